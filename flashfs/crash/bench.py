@@ -351,7 +351,7 @@ class Bench:
 
     def remap(self, source: int, target: int, size: int, move: bool) -> None:
         """One that is to be atomic may be refused: then nothing has changed."""
-        whole = bool(self.ssd.mapping.atomic)
+        whole = self.ssd.mapping.remapping is not None and self.ssd.mapping.remapping.atomic
         before = self.judge.fork() if whole else self.judge
         self.judge.will_remap(source, target, size, move, whole=whole)
         try:

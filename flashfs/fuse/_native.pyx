@@ -508,7 +508,7 @@ cdef class Session:
         """A copy is a remap to a device that remaps."""
         if self.recorder is None:
             return
-        if self.ssd.mapping.remaps:
+        if self.ssd.mapping.remapping is not None:
             self.recorder.note_from(_record.REMAP, source, target, size)
         else:
             self.recorder.note_from(_record.COPY, source, target, size)

@@ -202,7 +202,7 @@ class View:
     @property
     def shares(self) -> bool:
         """Whether a page may be that of other LPAs than the one that its OOB names."""
-        return self.device is not None and bool(self.device.ssd.mapping.shares_pages)
+        return self.device is not None and self.device.ssd.mapping.sharing is not None
 
     def current(self, lpa: int) -> Copy | None:
         """The live page of an LPA: where the mapping says, or, if that was a guess and a wrong one, by a scan."""

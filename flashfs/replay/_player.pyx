@@ -279,7 +279,7 @@ cdef class Player:
         """``grains`` say which contents are equal; without them each is another."""
         cdef uint64_t part, first = offset // GRAIN
         cdef int64_t end = t_ns
-        if self.data == NULL and self.ssd.mapping.dedups:
+        if self.data == NULL and self.ssd.mapping.dedup is not None:
             return self.write_words(offset, length, grains, grains_n, t_ns)
         if self.data == NULL:
             return write_bytes(self.ssd, offset, length, NULL, t_ns)

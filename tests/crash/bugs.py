@@ -200,18 +200,18 @@ BUGS: dict[str, Bug] = {
     ),
     "a fence that gives the log before it back at once": Bug(
         "metadata log",
-        Patch("engine/device/ssd", "        return before + list(old) if clean else before\n",
+        Patch("parts/from_pages/fences", "        return before + list(old) if clean else before\n",
               "        return before + list(old)\n"),
         ("geckoftl",),
     ),
     "a fence that leaves blocks unerased that cleaning emptied": Bug(
         "core",
-        Patch("engine/device/ssd", "            self.pool.erase_stale(CAUSE_GC, self.now_ns)\n", ""),
+        Patch("parts/from_pages/fences", "        self.ssd.pool.erase_stale(CAUSE_GC, self.ssd.now_ns)\n", ""),
         ("geckoftl",),
     ),
     "a fence that begins where it stands": Bug(
         "core",
-        Patch("engine/device/ssd", "            before = self.fence_at or Fence()\n", "            before = fence\n"),
+        Patch("parts/from_pages/fences", "        before = self.mark or ScanMark()\n", "        before = self.now\n"),
         ("geckoftl",),
     ),
     "a flush that leaves the write buffer": Bug(

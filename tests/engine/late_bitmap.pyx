@@ -54,5 +54,5 @@ cdef class LateBitmap(PageBitmap):
         self.queued = 0
         self.at_once = True
 
-    def opens(self):
+    def device_ready(self):
         self.at_once = False

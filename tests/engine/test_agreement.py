@@ -42,7 +42,7 @@ def made(path: Path, ftl: str) -> bytes:
 def forget_live_pages(device: Device, n: int) -> None:
     """The validity store loses ``n`` of the live pages; the mapping goes on naming them."""
     device.ssd.validity.load(fewer_live(device.ssd.validity.save(), n + unnoticed(device)))
-    device.ssd.validity.opens()
+    device.ssd.validity.device_ready()
     device.ssd.placement.attach()
 
 

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from flashfs.ftl import Scheme
+from flashfs.ftl import SCHEMES, Scheme
 from flashfs.scaffold import COMPILED
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +85,18 @@ def test_links_lead_somewhere(page: str) -> None:
     path = ROOT / page
     for link in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
         assert (path.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_each_scheme_has_a_page_with_the_same_headings(name: str) -> None:
+    """And each option of its own is told there."""
+    text = (ROOT / SCHEMES[name].manual).read_text()
+    headings = re.findall(r"^## (.+)$", text, re.M)
+    assert headings[:3] == ["Idea", "Options", "Parts and files"]
+    assert headings[-1] == "Measured"
+    assert headings.index("Recovery") < headings.index("Decisions")
+    options = text.partition("\n## Options\n")[2].partition("\n## ")[0]
+    assert {option.name for option in SCHEMES[name].options} <= set(re.findall(r"`(\w+)`", options))
 
 
 @pytest.mark.parametrize("what", [[], ["--rooms"]], ids=["folders", "rooms"])

@@ -184,7 +184,7 @@ class Judge:
         with expecting("write") as refused:
             for _ in range(rnd.choice((1, 4, 12, 40))):
                 lpa = rnd.randrange(min(lpas, 2000))
-                if device.ssd.mapping.remaps and wanted and rnd.random() < 0.3:
+                if device.ssd.mapping.remapping is not None and wanted and rnd.random() < 0.3:
                     source = rnd.choice(sorted(wanted))
                     held = wanted.pop(source)
                     wanted.pop(lpa, None)

@@ -33,7 +33,7 @@ def fill(device: Device, rnd: random.Random, writes: int, trims: int = 0) -> Non
         lpa = rnd.randrange(pages)
         n = min(rnd.choice((1, 1, 1, 3)), pages - lpa)
         device.write(lpa * page, b"".join(rnd.randbytes(16) * (page // 16) for _ in range(n)))
-        if device.ssd.mapping.remaps and i % 3 == 2:
+        if device.ssd.mapping.remapping is not None and i % 3 == 2:
             n = rnd.choice((1, 2, 5))
             target, source = rnd.randrange(pages - n + 1), rnd.randrange(pages - n + 1)
             device.ssd.remap_pages(target, source, n, rnd.random() < 0.3)

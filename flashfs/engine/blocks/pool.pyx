@@ -11,7 +11,6 @@ from nandimg._nand cimport PAGE_ERASED, PAGE_OK, Nand
 
 import struct
 
-FENCE = struct.Struct("<QQQII")
 STATE_NAMES = ("free", "pending", "open", "closed", "meta", "bad")
 KIND_NAMES = {1: "user", 2: "translation", 3: "validity", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}
 CAUSE_NAMES = ("host", "gc", "wear", "map", "checkpoint", "trim", "recovery", "retire", "mount", "pad",
@@ -24,44 +23,6 @@ SAVED_BYTES = 10  #: of a block in a checkpoint: u8 state (+ 128: retiring), u8 
 
 cdef enum:
     RETIRING = 128
-
-
-class Fence:
-    """Where the scan for newer pages begins: a sequence number, the order of the block opened last, what validity had
-    in force, the blocks that were open with the page that was next in each, and those that a failed operation was
-    going to retire; and the blocks of translation pages when it was written, none if a program wrote it that did not
-    say them yet."""
-
-    def __init__(self, seq=0, order=0, stamp=0, open=None, retiring=(), translation=()):
-        self.seq = seq
-        self.order = order
-        self.stamp = stamp
-        self.open = open or {}
-        self.retiring = set(retiring)
-        self.translation = translation
-
-    def pack(self):
-        """The section ``fence``: u64 seq, u64 order, u64 stamp, u32 n, u32 m, then n times u32 block, u32 next page,
-        then m times u32 block."""
-        return (FENCE.pack(self.seq, self.order, self.stamp, len(self.open), len(self.retiring))
-                + b"".join(struct.pack("<II", *one) for one in sorted(self.open.items()))
-                + b"".join(struct.pack("<I", block) for block in sorted(self.retiring)))
-
-
-def unpack_fence(raw, pool, translation=b""):
-    """The inverse of ``Fence.pack``, and of ``BlockPool.in_use_by`` for ``translation``; ValueError or struct.error
-    says what cannot be on the chip of ``pool``."""
-    seq, order, stamp, n, m = FENCE.unpack_from(raw)
-    if len(raw) != FENCE.size + 8 * n + 4 * m:
-        raise ValueError(f"fence section of {len(raw)} bytes: {FENCE.size + 8 * n + 4 * m} are needed")
-    numbers = struct.unpack_from(f"<{2 * n + m}I", raw, FENCE.size)
-    fence = Fence(seq, order, stamp, dict(zip(numbers[: 2 * n : 2], numbers[1 : 2 * n : 2], strict=True)),
-                  numbers[2 * n :], [block for block, in struct.iter_unpack("<I", translation)])
-    if (runs_out(seq) or runs_out(order) or runs_out(stamp)
-            or any(block >= pool.blocks for block in (*fence.retiring, *fence.translation))
-            or any(block >= pool.blocks or page > pool.pages_per_block for block, page in fence.open.items())):
-        raise ValueError("fence section: blocks, pages or numbers that are none")
-    return fence
 
 
 cdef class BlockPool:
@@ -295,18 +256,6 @@ cdef class BlockPool:
                     self.blank[block] = 1
                     self.push(block)
                 self.stale[block] = 0
-
-    def fence(self, seq, stamp, unfinished):
-        """A Fence at this moment; ``unfinished``: of blocks that are not full, the pages that validity has heard of."""
-        return Fence(seq, self.last_order, stamp,
-                     {**{block: self.next_page[block] for block in range(self.blocks)
-                         if self.state[block] == STATE_OPEN}, **unfinished},
-                     {block for block in range(self.blocks) if self.retiring[block]})
-
-    def in_use_by(self, uint8_t stream):
-        """The blocks of a stream that are open or closed, as u32: the section ``tblocks``."""
-        return b"".join(struct.pack("<I", block) for block in range(self.blocks) if self.stream[block] == stream
-                        and (self.state[block] == STATE_OPEN or self.state[block] == STATE_CLOSED))
 
     def doubt_open(self):
         """The states are those of a checkpoint, and no page was looked at: before anything is programmed in a block

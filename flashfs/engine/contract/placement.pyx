@@ -44,7 +44,7 @@ cdef class Placement:
         """A recovery found no checkpoint."""
 
     def recovery_steps(self):
-        """As Mapping.recovery_steps."""
+        """As RecoveryWishes.recovery_steps."""
         return ()
 
     def attach(self):

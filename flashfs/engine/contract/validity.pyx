@@ -96,8 +96,8 @@ cdef class Validity:
         self.bitmap(block, self.words)
         return list_bits(self.words, (self.ssd.nand.pages_per_block + 63) // 64, out)
 
-    cdef int tend(self) except -1 nogil:
-        """Between requests, as Mapping.tend."""
+    cdef int housekeep(self) except -1 nogil:
+        """Between requests, as Hooks.housekeep."""
         return 0
 
     cdef uint64_t pages_named(self) noexcept nogil:
@@ -110,11 +110,11 @@ cdef class Validity:
         return 0
 
     cdef int checkpoint_ended(self, bint whole) except -1:
-        """As Mapping.checkpoint_ended."""
+        """As RecoveryWishes.checkpoint_ended."""
         return 0
 
-    def opens(self):
-        """As Mapping.opens; the mapping's comes after."""
+    def device_ready(self):
+        """As RecoveryWishes.device_ready; the mapping's comes after."""
 
     def save(self):
         raise NotImplementedError
@@ -136,15 +136,15 @@ cdef class Validity:
         """What ``figures`` counts is counted from now on."""
 
     def problems_in_flash(self):
-        """As Mapping.problems_in_flash."""
+        """As Shown.problems_in_flash."""
         return []
 
     def recovery_steps(self):
-        """As Mapping.recovery_steps."""
+        """As RecoveryWishes.recovery_steps."""
         return ()
 
     def base_from_pages(self, versions, last):
-        """As Mapping.base_from_pages; ``last``: of each version, whether its OOB calls it the last of something, or
+        """As FencedMap.base_from_pages; ``last``: of each version, whether its OOB calls it the last of something, or
         does not say. Returns (sections, sequence number up to which reports are programmed, a line about it)."""
         raise NotImplementedError
 

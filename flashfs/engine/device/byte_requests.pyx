@@ -102,7 +102,7 @@ cdef int64_t copy_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t size
     """``size`` bytes at ``source`` are at ``target`` too; ranges that overlap are the caller's error. It goes by the
     pages of the target, each of which changes once, wherever the holes and the pages of the source begin. One that is
     all hole becomes a hole. ``scratch`` holds a page at least. A scheme that remaps shares what pages it can."""
-    if ssd.mapping.remaps:
+    if ssd.mapping.remapping is not None:
         return remap_steps(ssd, source, target, size, False, scratch, scratch_bytes, t_ns)
     return copy_up(ssd, source, target, size, scratch, scratch_bytes, t_ns)
 
@@ -117,7 +117,7 @@ cdef int64_t remap_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t siz
     EOPNOTSUPP), and nothing has changed."""
     if size == 0 or source == target:
         return t_ns
-    if ssd.mapping.atomic:
+    if ssd.mapping.remapping is not None and ssd.mapping.remapping.atomic:
         return remap_atomic(ssd, source, target, size, move, t_ns)
     return remap_steps(ssd, source, target, size, move, scratch, scratch_bytes, t_ns)
 
@@ -129,7 +129,7 @@ cdef int64_t remap_steps(Ssd ssd, uint64_t source, uint64_t target, uint64_t siz
     cdef uint64_t trimmed = ssd.host_trim
     if size == 0 or source == target:
         return t_ns
-    if (move and ssd.mapping.remaps and source % ssd.page_bytes == 0 and target % ssd.page_bytes == 0
+    if (move and ssd.mapping.remapping is not None and source % ssd.page_bytes == 0 and target % ssd.page_bytes == 0
             and size % ssd.page_bytes == 0 and max(source, target) - min(source, target) >= size):
         return remap_whole(ssd, source, target, size, True, t_ns)
     if source % ssd.page_bytes == target % ssd.page_bytes:

@@ -467,7 +467,7 @@ cdef class Mover:
                 continue
             if not self.is_readable(block, i, order):
                 if (self.kind != KIND_USER and self.status[i] == PAGE_OK and self.kinds[i] == KIND_USER
-                        and self.lpas[i] < self.ssd.lpas and self.ssd.mapping.has(self.lpas[i], ppa)):
+                        and self.lpas[i] < self.ssd.lpas and self.ssd.mapping.maps_to(self.lpas[i], ppa)):
                     return OF_USER
                 self.lost_pages += 1
                 if not self.poison(ppa, self.read_oobs + i * self.oob_bytes, cause):
@@ -523,7 +523,7 @@ cdef class Mover:
         oob_unpack(self.read_oobs + i * self.oob_bytes, &oob)
         if oob.order == order or oob.kind != KIND_USER:
             return True
-        return oob.lpa < self.ssd.lpas and self.ssd.mapping.has(oob.lpa, ppa)
+        return oob.lpa < self.ssd.lpas and self.ssd.mapping.maps_to(oob.lpa, ppa)
 
     cdef bint poison(self, uint32_t ppa, uint8_t* at, int cause) except -1 nogil:
         """The live page at ``ppa`` cannot be read; ``at`` is where its spare area was to be. What moves in its
@@ -540,7 +540,7 @@ cdef class Mover:
         self.ssd.nand.read_spare(block, ppa % self.pages_per_block, 1, at, &status, cause, self.ssd.now_ns)
         oob_unpack(at, &oob)
         if (status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= self.ssd.lpas
-                or not self.ssd.mapping.has(oob.lpa, ppa)):
+                or not self.ssd.mapping.maps_to(oob.lpa, ppa)):
             # The last checkpoint calls the page live, and no recovery can tell whose it was: it would take the move for
             # unfinished, and undo it with all that was written behind it. The next checkpoint is due now.
             self.ssd.checkpoint_due = True
@@ -651,8 +651,8 @@ cdef class Mover:
             run = min(n - i, self.pages_per_block)
             (<Owner> self.ssd.owner_at[self.kind]).moved(self.lpas + i, self.olds + i, self.news + i, run)
             i += run
-        if n and self.kind == KIND_USER and self.ssd.mapping.whole_runs:
-            self.ssd.mapping.run_ends(self.lpas, self.news, n)
+        if n and self.kind == KIND_USER and self.ssd.mapping.runs is not None:
+            self.ssd.mapping.runs.ends(self.lpas, self.news, n)
         i = 0
         while i < n:
             run = 1
@@ -672,5 +672,5 @@ cdef class Mover:
                 self.left[i] = NONE
         self.ssd.validity.dead(self.left, self.left_n)
         if self.kind == KIND_USER and self.left_n:
-            self.ssd.mapping.dropped(self.left, self.left_n)
+            self.ssd.mapping.superseded_left(self.left, self.left_n)
         return 0

@@ -213,7 +213,8 @@ cdef class Reader:
         """What a page that was read for an LPA is: HERE, OTHER, UNREADABLE or LOST."""
         if status != PAGE_OK:
             return UNREADABLE
-        if oob.kind != KIND_USER or not self.ssd.mapping.accepts(lpa, ppa, oob.lpa):
+        if oob.kind != KIND_USER or (oob.lpa != lpa and (
+                self.ssd.mapping.sharing is None or not self.ssd.mapping.sharing.is_page_of(lpa, ppa, oob.lpa))):
             return OTHER
         if oob.order != self.ssd.pool.order[ppa // self.pages_per_block] != 0:
             return OTHER                   # one that was meant for another block; 0: nothing says when it was opened

@@ -7,6 +7,7 @@ from flashfs.engine.device.cache cimport DataCache
 from flashfs.engine.device.metalog cimport MetaLog
 from flashfs.engine.device.mover cimport Mover
 from flashfs.engine.contract.cleaning cimport Cleaning
+from flashfs.engine.contract.checkpointer cimport Checkpointer
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.engine.contract.extent cimport Extent
@@ -41,8 +42,7 @@ cdef class Ssd(Engine):
     cdef uint32_t gc_need, in_flight       # pages of the request that took sequence numbers and are being programmed
     cdef uint32_t appended                 # pages of the last ``append`` that are bound
     cdef uint64_t checkpoint_every
-    cdef object fence_at                   # where a scan would begin behind the next fence, or None: at all pages
-    cdef list log_before                   # blocks of the metadata log whose trims count behind the last fence still
+    cdef readonly Checkpointer checkpointer  # the mapping's, or the device's own
     cdef uint32_t oob_bytes, page_bytes, pages_per_block
     cdef uint8_t* oobs                     # RUN pages' OOB to program
     cdef uint8_t* read_oobs                # a block's OOB read

@@ -15,6 +15,7 @@ from flashfs.engine.device.cache cimport DataCache
 from flashfs.engine.device.metalog cimport MetaLog
 from flashfs.engine.device.mover cimport Mover
 from flashfs.engine.contract.cleaning cimport Cleaning
+from flashfs.engine.contract.checkpointer cimport Checkpointer
 from flashfs.engine.contract.engine cimport GOING, IN_BIND, IN_CHECKPOINT, IN_REMAP, IN_SYNC, IN_TRIM, Engine
 from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.engine.contract.owner cimport Owner
@@ -53,7 +54,7 @@ from nandimg._nand cimport CAUSES, Nand
 from errno import EOPNOTSUPP
 
 from flashfs.engine.device.cache import SLOT_BYTES
-from flashfs.engine.blocks.pool import CAUSE_NAMES, Fence
+from flashfs.engine.blocks.pool import CAUSE_NAMES
 from flashfs.errors import BindError, DeviceFailedError, DeviceFullError
 from nandimg._nand import COUNTED
 
@@ -132,6 +133,7 @@ cdef class Ssd(Engine):
         if why is not None:
             raise BindError(why)
         self.mapping = mapping
+        self.checkpointer = mapping.from_pages if mapping.from_pages is not None else Checkpointer(self)
         self.own(KIND_USER, mapping)
         self.validity = validity
         self.placement = placement
@@ -186,8 +188,8 @@ cdef class Ssd(Engine):
         """A blank chip becomes an empty device: its first checkpoint says so."""
         self.pool.format()
         self.placement.attach()
-        self.validity.opens()
-        self.mapping.opens()
+        self.validity.device_ready()
+        self.mapping.device_ready()
         self.ready = True
         self.checkpoint()
 
@@ -227,7 +229,7 @@ cdef class Ssd(Engine):
             if self.cache.held:
                 for i in range(part):  # what it holds is old from now on, however far the write gets
                     self.cache.drop(lpas[done + i])
-            if self.mapping.dedups and (data != NULL or self.words != NULL):
+            if self.mapping.dedup is not None and (data != NULL or self.words != NULL):
                 one = self.write_sifted(lpas + done, part, data,
                                         self.words + done if self.words != NULL else <const uint64_t*> NULL, t_ns)
             elif self.buffer.slots and (part < BYPASS or self.buffer.in_nvram or self.buffer.in_order):
@@ -255,11 +257,11 @@ cdef class Ssd(Engine):
         cdef int64_t end = t_ns, when = t_ns
         cdef const uint8_t* page = NULL
         cdef int before
-        self.mapping.sifted()              # of a request that failed something may be left
+        self.mapping.dedup.begin()
         for i in range(n):
             if data != NULL:
                 page = data + <uint64_t> i * self.page_bytes
-            if not self.mapping.sift(lpas[i], page, words[i] if words != NULL else 0, &when):
+            if not self.mapping.dedup.is_known(lpas[i], page, words[i] if words != NULL else 0, &when):
                 continue
             if i > first:
                 end = max(end, self.write_between(lpas, first, i, data, when))
@@ -267,7 +269,7 @@ cdef class Ssd(Engine):
             self.seq += 1
             before = self.stopped
             old = NONE
-            if self.mapping.point_at_same(lpas[i], page, self.seq, &when, &old):
+            if self.mapping.dedup.point_at_same(lpas[i], page, self.seq, &when, &old):
                 self.stopped = IN_REMAP
                 self.validity.dead(&old, 1)
                 self.stopped = before
@@ -277,7 +279,7 @@ cdef class Ssd(Engine):
                 first = i + 1
         if n > first:
             end = max(end, self.write_between(lpas, first, n, data, when))
-        self.mapping.sifted()
+        self.mapping.dedup.begin()
         return end
 
     cdef int64_t write_between(self, const uint32_t* lpas, uint32_t first, uint32_t end, const uint8_t* data,
@@ -429,10 +431,10 @@ cdef class Ssd(Engine):
             while i + k < n and self.is_mapped(source + i + k):
                 k += 1
             done = 0
-            if self.mapping.remaps:
+            if self.mapping.remapping is not None:
                 end = max(end, self.remap_mapped(target + i, source + i, k, move, &done, t_ns))
             if done == 0:
-                done = k if not self.mapping.remaps else 1
+                done = k if self.mapping.remapping is None else 1
                 one = self.carry_over(target + i, source + i, done, t_ns)
                 if move:
                     one = self.trim(source + i, done, self.settle(one))
@@ -477,12 +479,12 @@ cdef class Ssd(Engine):
         if move and self.meta.pending_n == self.meta.pending_room:
             self.log_trims()
         self.map_ns = t_ns
-        done[0] = n = self.mapping.remap_room(target, source, n, move)
+        done[0] = n = self.mapping.remapping.room(target, source, n, move)
         if n == 0:
             return t_ns
         self.stopped = IN_REMAP
         self.seq += 1
-        self.mapping.remap_run(target, source, n, self.seq, move, self.olds)
+        self.mapping.remapping.run(target, source, n, self.seq, move, self.olds)
         for i in range(n):
             if self.buffer.held:
                 self.buffer.drop(target + i)
@@ -589,7 +591,7 @@ cdef class Ssd(Engine):
             finally:
                 self.buffer.let_go(i, self.appended)
             self.map_ns = self.now_ns
-            self.mapping.tend()
+            self.mapping.housekeep()
             i += run
         if self.buffer.in_nvram:
             self.barrier()  # from here on flash alone holds what was in the slots, and the trim log what was dropped
@@ -602,7 +604,7 @@ cdef class Ssd(Engine):
         while i < n:
             room = self.placement.run_room(STREAM_HOST)
             run = min(n - i, <uint32_t> RUN)
-            if room and not self.mapping.whole_runs:
+            if room and self.mapping.runs is None:
                 run = min(run, room)
             self.buffer.gather(i, run)
             self.appended = 0
@@ -612,7 +614,7 @@ cdef class Ssd(Engine):
             finally:
                 self.buffer.gathered(i, self.appended)
             self.map_ns = self.now_ns
-            self.mapping.tend()
+            self.mapping.housekeep()
             i += run
         return 0
 
@@ -661,7 +663,7 @@ cdef class Ssd(Engine):
                 ppa = ext.block * self.pages_per_block + ext.page
                 self.map_ns = t_ns
                 self.mapping.bind(lpas + done, ok, ppa, ext.choice, self.olds)
-                if self.mapping.whole_runs:
+                if self.mapping.runs is not None:
                     for i in range(ok):
                         self.run_ppas[done + i] = ppa + i
                 self.validity.live_run(ppa, ok)
@@ -678,9 +680,9 @@ cdef class Ssd(Engine):
                 self.appended = done
             self.programmed(&ext, ok)
             self.stopped = before
-        if self.mapping.whole_runs and done > run_from:
+        if self.mapping.runs is not None and done > run_from:
             self.stopped = IN_BIND
-            self.mapping.run_ends(lpas + run_from, self.run_ppas + run_from, done - run_from)
+            self.mapping.runs.ends(lpas + run_from, self.run_ppas + run_from, done - run_from)
             self.stopped = before
         return end
 
@@ -786,7 +788,7 @@ cdef class Ssd(Engine):
         self.sync_image()
         if self.mover.moved_metadata:
             self.mover.moved_metadata = False
-            if self.mapping.fenced:
+            if self.checkpointer.trusts_notes:
                 self.sync_image()
         return 0
 
@@ -849,7 +851,7 @@ cdef class Ssd(Engine):
             self.cleaning.clean()
             tries += 1
             if tries % GAINLESS == 0:       # what is only kept, or not known to be dead, takes what is gained
-                self.mapping.notice()
+                self.mapping.release_superseded()
             if tries > 4 * self.pool.blocks + 64 + group * self.pages_per_block:
                 with gil:
                     raise self.full("cleaning gains nothing")
@@ -896,12 +898,12 @@ cdef class Ssd(Engine):
             self.empty_retiring()
         self.wear.level()
         self.map_ns = self.now_ns
-        self.mapping.tend()
-        self.validity.tend()
+        self.mapping.housekeep()
+        self.validity.housekeep()
         if self.budget and self.host_write >= self.refit_at:
             with gil:
                 self.fit_cache()
-        if (self.checkpoint_due or self.since_checkpoint >= min(self.checkpoint_every, self.mapping.fence_every)
+        if (self.checkpoint_due or self.since_checkpoint >= min(self.checkpoint_every, self.checkpointer.every)
                 or self.meta.room() < max(<uint32_t> 2, 2 * self.nand.paired_pages)):
             with gil:
                 self.checkpoint()
@@ -938,9 +940,8 @@ cdef class Ssd(Engine):
         if self.mount_due:
             self.leave_clean()
         self.drain()
-        if self.mapping.fenced:
-            self.mapping.fence_begins()
-        if (self.mapping.fenced or (self.validity.in_flash and not self.affords_more())
+        self.checkpointer.begins()
+        if (self.checkpointer.needs_room or (self.validity.in_flash and not self.affords_more())
                 or self.pool.free_n + self.pool.pending_n <= self.meta.checkpoint_blocks):
             self.room_for_checkpoint()
         try:
@@ -950,8 +951,7 @@ cdef class Ssd(Engine):
             self.pad_pairs()
             self.sync_image()  # a checkpoint may only name what the host's death cannot take
             self.require_agreement()
-            fence = self.fence_now() if self.mapping.fenced else None
-            old = self.meta.write(self.sections(fence, clean), self.seq, self.mounts, clean)
+            old = self.meta.write(self.sections(clean), self.seq, self.mounts, clean)
             self.sync_image()
         except BaseException:
             before = self.stopped
@@ -967,13 +967,11 @@ cdef class Ssd(Engine):
         if clean or self.hint_may_be_clean:
             self.sync_image()  # before the block of a clean checkpoint is erased, and cut: its mount mark may go first
         self.hint_may_be_clean = self.mount_due = clean
-        for block in self.log_to_release(old, clean):
+        for block in self.checkpointer.to_release(old, clean):
             self.pool.release(block, self.now_ns)
             self.nand.let_go(block)
         self.pool.release_pending(self.pool.pending_n)
-        if fence is not None:
-            self.fence_at = fence
-            self.pool.erase_stale(CAUSE_GC, self.now_ns)
+        self.checkpointer.ends()
         self.since_checkpoint = 0
         self.mover.groups = 0
         self.checkpoint_due = False
@@ -989,36 +987,16 @@ cdef class Ssd(Engine):
         except DeviceFullError:
             pass
 
-    def fence_now(self):
-        """Where a recovery's scan would begin if nothing before this moment were newer than its translation page."""
-        return self.pool.fence(self.seq, self.validity.stamp_in_force(), self.validity.unfinished())
-
-    def sections(self, fence, clean):
-        """What a checkpoint holds: everything; or, between clean unmounts of a device that is recovered from its pages,
-        where the scan for newer ones begins, which is at the fence before this one, and which blocks have translation
-        pages: one that says otherwise was overwritten. After a clean one the scan begins here."""
-        if fence is not None and not clean:
-            before = self.fence_at or Fence()
-            return {**self.placement.save(),
-                    "tblocks": self.pool.in_use_by((<Owner> self.owner_at[KIND_TRANSLATION]).stream),
-                    "fence": Fence(before.seq, before.order, fence.stamp, before.open, fence.retiring).pack()}
-        needed = {**self.mapping.save(), **self.validity.save(), **self.placement.save(), "pool": self.pool.save(),
-                  **({"fence": fence.pack()} if fence is not None else {})}
+    def sections(self, clean):
+        """What a checkpoint holds; a clean one also what spares its mount work, as far as there is room."""
+        needed = self.checkpointer.sections(clean)
         return {**needed, **(self.meta.fitting(needed, self.mapping.save_clean()) if clean else {})}
-
-    def log_to_release(self, old, clean):
-        """Of the log's blocks before a checkpoint those that nobody needs any more: behind a fence the trims of the
-        time before it count still."""
-        if not self.mapping.fenced:
-            return old
-        before, self.log_before = self.log_before or [], [] if clean else list(old)
-        return before + list(old) if clean else before
 
     def log_overgrown(self):
         """Whether the log before the last checkpoint takes more than it may. A recovery takes up all of it again, with
         what it wrote itself: were it only kept, each crash would add a block, until there is room for nothing else.
         Another checkpoint begins at a fence behind it, and gives it back."""
-        return len(self.log_before or ()) > self.meta_floor
+        return len(self.checkpointer.kept()) > self.meta_floor
 
     cdef int require_agreement(self) except -1:
         """What a mount asks of a checkpoint, as far as it can be asked cheaply, before there is one: pages live only in
@@ -1050,16 +1028,17 @@ cdef class Ssd(Engine):
 
     # --- what recovery sets
 
-    def resume(self, uint64_t seq, uint64_t mounts, bint clean, uint64_t since_checkpoint=0):
-        """The device is ready: counters as found, and whether it stands on a clean checkpoint."""
+    def resume(self, uint64_t seq, uint64_t mounts, bint clean, uint64_t since_checkpoint=0, at=None):
+        """The device is ready: counters as found, whether it stands on a clean checkpoint, and for the checkpointer
+        where a recovery's scan began."""
         self.seq = seq
         self.mounts = mounts + 1
         self.mount_due = clean
         self.hint_may_be_clean = True
         self.since_checkpoint = since_checkpoint
-        self.fence_at = self.fence_now() if clean and self.mapping.fenced else None
-        self.validity.opens()
-        self.mapping.opens()
+        self.checkpointer.device_ready(clean, at)
+        self.validity.device_ready()
+        self.mapping.device_ready()
         self.ready = True
 
     def restore(self, uint32_t lpa, uint64_t seq, const uint8_t[::1] page not None, bint in_memory):
@@ -1204,6 +1183,6 @@ cdef class Ssd(Engine):
                 problems.append(f"block {block}: {len(live)} live pages but {self.pool.describe(block)['state']}")
             if live and state == STATE_OPEN and max(live) >= self.pool.next_page[block]:
                 problems.append(f"block {block}: page {max(live)} is live but not programmed yet")
-            if state == STATE_META and block not in self.meta.blocks and block not in (self.log_before or ()):
+            if state == STATE_META and block not in self.meta.blocks and block not in self.checkpointer.kept():
                 problems.append(f"block {block}: a metadata block that the log does not know")
         return problems

@@ -90,8 +90,8 @@ class Report:
 
 class Recovery:
     """One recovery of one device; ``run`` performs STEPS in order, and after each those that the parts of the FTL want
-    done then (``recovery_steps`` in flashfs.engine.contract.recovered). ``readonly`` leaves the last one out. ``repairs``
-    passes over a checkpoint that is whole and does not fit the device, which is refused otherwise."""
+    done then (``recovery_steps`` in flashfs.engine.contract.recovery_wishes). ``readonly`` leaves the last one out.
+    ``repairs`` passes over a checkpoint that is whole and does not fit the device, which is refused otherwise."""
 
     STEPS = (
         ("boot", "follow the boot hint to a clean checkpoint"),
@@ -177,7 +177,7 @@ cdef class Worker(Resolver):
         return False
 
     def names_sharers(self):
-        return self.ssd.mapping.names_sharers
+        return self.names_all()
 
     def guarded(self, run):
         """A step of a part. What it finds to be impossible is held against the mapping in the step ``fit``."""
@@ -244,7 +244,7 @@ cdef class Worker(Resolver):
             doubt = self.ssd.mapping.doubt(whole)
         except (ValueError, MapLostError) as error:
             return error
-        self.ssd.mapping.manages()
+        self.ssd.mapping.rebuild_allowed()
         return doubt
 
     cdef bint untouched_since(self, uint32_t ppa) except -1:
@@ -434,8 +434,8 @@ cdef class Worker(Resolver):
         ssd.meta.blocks = [block for block in range(ssd.pool.blocks) if ssd.pool.state[block] == STATE_META]
         ssd.meta.block = NONE
         ssd.mover.resume(GROUPS if self.spared else self.newest_group)  # without a scan nobody knows which are taken
-        ssd.resume(self.seq, self.base.mounts if self.base is not None else 0, False)
-        ssd.fence_at = self.fence if self.from_pages else None
+        ssd.resume(self.seq, self.base.mounts if self.base is not None else 0, False,
+                   at=self.fence if self.from_pages else None)
         self.let_go()
         return "mended" if doubt else ""
 
@@ -457,7 +457,7 @@ cdef class Worker(Resolver):
         if even that makes no sense."""
         cdef Ssd ssd = self.ssd
         self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
-        ssd.mapping.manages()
+        ssd.mapping.rebuild_allowed()
         for kind, at in ssd.owned_pages():
             if not ssd.validity.is_live(<uint32_t> at):
                 ssd.lose(kind, <uint32_t> at)
@@ -483,7 +483,7 @@ cdef class Worker(Resolver):
         try:
             for lpa in range(ssd.lpas):
                 ppa = ssd.mapping.locate(lpa)
-                taken = ppa != NONE and owned[ppa >> 3] >> (ppa & 7) & 1 and not ssd.mapping.shares_pages
+                taken = ppa != NONE and owned[ppa >> 3] >> (ppa & 7) & 1 and ssd.mapping.sharing is None
                 if ppa == NONE or taken or not ssd.validity.is_live(ppa):
                     ssd.mapping.unbind(lpa, 1, ssd.olds)
                 else:

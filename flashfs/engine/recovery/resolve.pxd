@@ -85,6 +85,9 @@ cdef class Resolver(Scanner):
     cdef bint is_gone(self, uint32_t ppa) except -1 nogil
 
     @cython.final
+    cdef bint names_all(self) noexcept nogil
+
+    @cython.final
     cdef recount(self)
 
     @cython.final

@@ -39,7 +39,7 @@ cdef enum:
     CLAIMED = FLAG_CLEAN     # of an entry: a record says so, not the page. No page of the user's has that flag
 
 
-cdef packed struct Claimed:  # a record of a mapping that ``names_sharers``
+cdef packed struct Claimed:  # a record of a mapping whose ``sharing`` ``names_sharers``
     uint32_t lpa, ppa
     uint64_t seq
     uint32_t source          # that holds nothing since, or NONE
@@ -137,11 +137,11 @@ cdef class Resolver(Scanner):
                 same += 1
             self.settle(at + i, same)
             i += same
-        if self.ssd.mapping.names_sharers:
+        if self.names_all():
             with gil:
                 self.recount()
         self.undo()
-        if self.ssd.mapping.names_sharers:
+        if self.names_all():
             with gil:
                 self.recount()
         return 0
@@ -190,9 +190,9 @@ cdef class Resolver(Scanner):
             n -= 1
             if n == 0:
                 return 0
-        if self.of_user and self.ssd.mapping.names_sharers:
+        if self.of_user and self.names_all():
             return self.settle_named(of, n)
-        if self.of_user and self.ssd.mapping.shares_pages:
+        if self.of_user and self.ssd.mapping.sharing is not None:
             return self.settle_shared(of, n)
         best = of + n - 1
         if self.of_user and self.trim_index.count() and self.trim_index.newest(best.key) > entry_seq(best):
@@ -273,7 +273,7 @@ cdef class Resolver(Scanner):
         """Whether the page of that number is the newest of its LPA: of those that were found, which are newer than what
         the mapping knew at the checkpoint, or else by the mapping; or others share it. An original counts as its copy
         does."""
-        if self.ssd.mapping.shares_pages and self.ssd.mapping.needs(ppa, lpa):
+        if self.ssd.mapping.sharing is not None and self.ssd.mapping.sharing.shared_by_others(ppa, lpa):
             return True
         if self.trimmed_seq(lpa) > seq:
             return False
@@ -293,15 +293,15 @@ cdef class Resolver(Scanner):
         self.trim_index.begin()
         return self.trim_index.newest(lpa) if self.trim_index.count() else 0
 
-    # A mapping that ``names_sharers`` has a record, with a sequence number of its own, of each LPA that was pointed at
-    # another's page, and makes a new record of the same number when that page is moved. Such a record is settled as if
-    # the page it names were one of that LPA; so an LPA is where the newest says, whether page or record. Which pages
+    # A mapping whose ``sharing`` ``names_sharers`` has a record, with a sequence number of its own, of each LPA that
+    # was pointed at another's page, and makes a new record of the same number when that page is moved. Such a record
+    # is settled as if the page it names were one of that LPA; so an LPA is where the newest says, whether page or record. Which pages
     # live cannot be told before all LPAs are settled: it is counted then, and once more when moves have been undone. A
     # move that was cut before all records had been made anew leaves an LPA at the original, which lives: it is undone.
 
     def claims(self):
-        """The records of a mapping that ``names_sharers``, as far as they are newer than the checkpoint, join the pages
-        that were found."""
+        """The records of a mapping whose ``sharing`` ``names_sharers``, as far as they are newer than the checkpoint,
+        join the pages that were found."""
         found = numpy.ascontiguousarray(self.ssd.mapping.claims())
         cdef const uint8_t[::1] raw = found.view(numpy.uint8)
         cdef uint64_t n = len(found), counted
@@ -443,9 +443,14 @@ cdef class Resolver(Scanner):
                 and self.spare_read(block, ppa % self.ssd.pages_per_block, &oob) != PAGE_OK)
 
     @cython.final
+    cdef bint names_all(self) noexcept nogil:
+        """Whether the mapping knows all who are at a page, each by a number of its own."""
+        return self.ssd.mapping.sharing is not None and self.ssd.mapping.sharing.names_sharers
+
+    @cython.final
     cdef recount(self):
         """Which pages live is what such a mapping names."""
-        if self.of_user and self.ssd.mapping.names_sharers:
+        if self.of_user and self.names_all():
             self.ssd.validity.recount()
 
     @cython.final
@@ -465,7 +470,7 @@ cdef class Resolver(Scanner):
                 k += 1
             best = of + k - 1
             own = True
-            before = self.ssd.mapping.recovered_copy(best.key, entry_seq(best), best.ppa, &own)
+            before = self.ssd.mapping.sharing.recovered_copy(best.key, entry_seq(best), best.ppa, &own)
             if before != NONE:
                 self.shared_moved(best, before)
                 if self.is_marked(before, REOPENED):
@@ -486,7 +491,7 @@ cdef class Resolver(Scanner):
         if not self.is_marked(before, REOPENED) and before != of.ppa:
             self.ssd.olds[0] = before
             self.kill_olds(1)
-        if self.ssd.mapping.needs(of.ppa, NONE):
+        if self.ssd.mapping.sharing.shared_by_others(of.ppa, NONE):
             self.ssd.validity.live_run(of.ppa, 1)
         return 0
 
@@ -498,7 +503,7 @@ cdef class Resolver(Scanner):
             self.ssd.mapping.recovered(best.key, best.ppa, self.stamp_of(best.ppa))
         self.ssd.validity.live_run(best.ppa, 1)
         self.winners += 1
-        if old == NONE or old == best.ppa or self.ssd.mapping.needs(old, best.key):
+        if old == NONE or old == best.ppa or self.ssd.mapping.sharing.shared_by_others(old, best.key):
             return before
         # In a block that was opened again this may be a page that was found there, and that the last LPA leaves now. If
         # another LPA's page lies there, it has been found to be that LPA's, or will be.
@@ -573,7 +578,7 @@ cdef class Resolver(Scanner):
         cdef Oob oob
         cdef Oob copy
         cdef uint32_t block = move.old // self.ssd.pages_per_block
-        if self.ssd.mapping.names_sharers:  # it may be another LPA's
+        if self.names_all():  # it may be another LPA's
             return (self.ssd.nand.health(block) == 0
                     and self.spare_read(move.new // self.ssd.pages_per_block, move.new % self.ssd.pages_per_block,
                                         &copy) == PAGE_OK
@@ -592,14 +597,14 @@ cdef class Resolver(Scanner):
             if not self.is_there(move):
                 return 0
             stamp = self.ssd.read_oobs + OOB_ENGINE
-        if self.of_user and self.ssd.mapping.names_sharers:
+        if self.of_user and self.names_all():
             self.owner.recovered(move.key, move.old, stamp)
             self.undone += 1
             return 0
         self.ssd.olds[0] = move.new
         self.ssd.validity.dead(self.ssd.olds, 1)
-        if self.of_user and self.ssd.mapping.shares_pages:
-            shared = self.ssd.mapping.recovered_copy(move.key, move.seq, move.old, &own) != NONE
+        if self.of_user and self.ssd.mapping.sharing is not None:
+            shared = self.ssd.mapping.sharing.recovered_copy(move.key, move.seq, move.old, &own) != NONE
         if not shared:
             self.owner.recovered(move.key, move.old, stamp)
         self.ssd.validity.live_run(move.old, 1)

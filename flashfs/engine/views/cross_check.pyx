@@ -51,7 +51,7 @@ def cross_check(Ssd ssd, uint32_t most=100):
                 else:
                     found = ssd.mapping.locate(oob.lpa)
                     if found != ppa and (not ssd.validity.late or named[ppa >> 3] >> (ppa & 7) & 1) and (
-                            not ssd.mapping.has(oob.lpa, ppa)):
+                            not ssd.mapping.maps_to(oob.lpa, ppa)):
                         where = "nowhere" if found == NONE else f"at PPA {found}"
                         problems.append(f"PPA {ppa}: live with LPA {oob.lpa}, which the mapping has {where}")
     finally:
@@ -77,13 +77,13 @@ def named_bits(Ssd ssd):
 cdef uint32_t places(Ssd ssd) except? 0xFFFFFFFF:
     """How many pages LPAs are at: as many as LPAs, unless several may share one."""
     cdef uint32_t lpa, ppa, n = 0
-    seen = bytearray(ssd.nand.blocks * ssd.pages_per_block // 8 + 1 if ssd.mapping.shares_pages else 1)
+    seen = bytearray(ssd.nand.blocks * ssd.pages_per_block // 8 + 1 if ssd.mapping.sharing is not None else 1)
     cdef uint8_t[::1] bits = seen
     for lpa in range(ssd.lpas):
         ppa = ssd.mapping.locate(lpa)
         if ppa == NONE:
             continue
-        if not ssd.mapping.shares_pages:
+        if ssd.mapping.sharing is None:
             n += 1
         elif not bits[ppa >> 3] >> (ppa & 7) & 1:
             bits[ppa >> 3] |= 1 << (ppa & 7)

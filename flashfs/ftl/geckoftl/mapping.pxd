@@ -4,11 +4,16 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libcpp.unordered_set cimport unordered_set
 
 from flashfs.parts.from_pages.fenced_map cimport FencedMap
+from flashfs.parts.from_pages.fences cimport Fences
 
 cdef enum:                   # beside the CMT's own flags of a slot
     UIP = 16                 # the translation page names a page that nobody has reported yet
     UNSURE = 64              # ... or somebody has, before this mount: ask that page
     VOID = 32                # a place for an LPA that is about to be written: it says nothing
+
+
+cdef class GeckoFences(Fences):
+    pass
 
 
 cdef class GeckoMap(FencedMap):

@@ -20,6 +20,7 @@ from libc.stdlib cimport free, malloc
 
 from flashfs.parts.paged.cmt cimport AGED, ENTRY_BYTES
 from flashfs.parts.from_pages.fenced_map cimport FencedMap
+from flashfs.parts.from_pages.fences cimport Fences
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.owner cimport FOREIGN, LIVE, SUPERSEDED
 from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack
@@ -31,6 +32,13 @@ from flashfs.errors import MapLostError
 
 cdef enum:
     AT_ONCE = 128            # reports that room is made for at a time
+
+
+cdef class GeckoFences(Fences):
+    """What waited for the programming of reports dies after the next sync."""
+
+    cdef int reports_kept(self) except -1 nogil:
+        return self.map.store.ripen()
 
 
 cdef class GeckoMap(FencedMap):
@@ -279,14 +287,14 @@ cdef class GeckoMap(FencedMap):
 
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil:
         """What is trimmed may have been written before without being asked where it was."""
-        if self.fenced and self.pending.n > self.pending_most:
+        if self.from_pages is not None and self.pending.n > self.pending_most:
             self.write_down(self.pending_most, NONE)
         n = FencedMap.prepare_unbind(self, lpa, n)
         if self.gtd.page_ppas[self.page_of(lpa)] != NONE:
             self.identify(self.page_of(lpa))
         return n
 
-    cdef bint notice(self) except -1 nogil:
+    cdef bint release_superseded(self) except -1 nogil:
         cdef uint32_t page
         cdef uint64_t before = self.identified
         for page in range(self.gtd.n if self.uip_n or self.owed.size() else 0):
@@ -296,7 +304,7 @@ cdef class GeckoMap(FencedMap):
         self.identified_early += self.identified - before
         if self.identified != before:
             return True
-        if not self.fenced or self.store.kept.size() + self.store.ripe.size() == 0:
+        if self.from_pages is None or self.store.kept.size() + self.store.ripe.size() == 0:
             return False
         # Superseded translation pages live until Gecko's buffer was written and a sync came. Entries of moved pages go
         # to translation pages without reporting anything, so the buffer need not fill by itself.
@@ -347,7 +355,7 @@ cdef class GeckoMap(FencedMap):
                 self.said_n += 1
         return 0
 
-    cdef int dropped(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
+    cdef int superseded_left(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
         """These were the pages that translation pages name; soon they will be others'."""
         cdef uint32_t i, k, at, slot
         for i in range(n):
@@ -385,8 +393,8 @@ cdef class GeckoMap(FencedMap):
 
     # --- fences, and what a recovery makes of pages
 
-    cdef int reports_kept(self) except -1 nogil:
-        return self.store.ripen() if self.fenced else 0
+    def made_fences(self):
+        return GeckoFences(self.ssd, map=self)
 
     def base_from_pages(self, versions):
         return {**super().base_from_pages(versions), "uip": b""}
@@ -397,7 +405,7 @@ cdef class GeckoMap(FencedMap):
         place, and the buffer may have been lost."""
         cdef uint32_t old
         cdef int64_t at
-        if self.fenced:
+        if self.from_pages is not None:
             at = self.pending.find(lpa)
             old = self.pending.ppa[at] if at >= 0 else NONE
             if old != NONE and old != ppa and self.is_before(lpa, old):
@@ -406,7 +414,10 @@ cdef class GeckoMap(FencedMap):
         return FencedMap.recovered(self, lpa, ppa, scheme_oob)
 
     def find_reports(self, versions, uint64_t since, in_scan):
-        """Step 4 (Appendix C.2.2), behind step 6: an address that a translation page named, and its next version does
+        """After the entries of a recovery: which pages validity had been told of after sequence number ``since`` and
+        not programmed; they are dead now. ``in_scan(block)``: validity knows all of that block. A line about it.
+
+        Step 4 (Appendix C.2.2), after step 6: an address that a translation page named, and its next version does
         not, was reported between the two, or before the older one. It is dead, unless the LPA came back to it: so the
         recovered mapping is asked, not the page alone."""
         ids, seqs, ppas = versions
@@ -452,7 +463,7 @@ cdef class GeckoMap(FencedMap):
         self.write_back(page)
         return True
 
-    cdef int tend(self) except -1 nogil:
+    cdef int housekeep(self) except -1 nogil:
         """The more there is too much of, the more is written: a page that is written may take cleaning, and that adds
         to it."""
         self.store.let_ripe_go()

@@ -29,6 +29,7 @@ cdef class GeckoStore(Validity):
     cdef int in_gecko(self, uint32_t block, uint64_t* words) except -1 nogil
     cdef int make_space(self, uint32_t n, bint may_clean) except -1 nogil
     cdef int write_anew(self, bint may_clean) except -1 nogil
+    cdef int reports_kept(self) except -1 nogil
     cdef int settle_partial(self) except -1
     cdef int commit_touched(self) except -1
     cdef int say_something(self) except -1

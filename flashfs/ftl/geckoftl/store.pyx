@@ -151,7 +151,7 @@ cdef class GeckoStore(Validity):
         if not self.gecko.flush():
             with gil:
                 self.rebuild()
-        self.ssd.mapping.reports_kept()
+        self.reports_kept()
         self.ssd.map_ns = start
         return self.write_anew(may_clean) if self.lost else 0
 
@@ -241,7 +241,7 @@ cdef class GeckoStore(Validity):
             return self.victims.set_count(block, 0)
         self.told[block] = UNTOLD
         self.partial.erase(block)
-        if not self.recovering and not self.ssd.mapping.fenced:
+        if not self.recovering and self.ssd.mapping.from_pages is None:
             self.gecko.buffer.drop(block)
         return 0
 
@@ -332,7 +332,7 @@ cdef class GeckoStore(Validity):
         self.asked = NONE
         for block in range(self.ssd.nand.blocks):
             if ((self.victims.valid[block] or self.ssd.pool.state[block] == STATE_OPEN
-                 or self.ssd.mapping.fenced and self.ssd.pool.state[block] == STATE_CLOSED)
+                 or self.ssd.mapping.from_pages is not None and self.ssd.pool.state[block] == STATE_CLOSED)
                     and not self.is_aside(block)):
                 words = <uint64_t*> calloc(2 * self.words_a_block, 8)
                 if words == NULL:
@@ -363,7 +363,7 @@ cdef class GeckoStore(Validity):
         cdef uint32_t block, page
         for block, known in dict(self.partial).items():
             if self.ssd.pool.state[block] != STATE_OPEN:
-                if self.victims.valid[block] or self.ssd.mapping.fenced:  # which may be found unerased
+                if self.victims.valid[block] or self.ssd.mapping.from_pages is not None:  # which may be found unerased
                     for page in range(known, self.pages_per_block):
                         self.gecko.buffer.set_invalid(block, page)
                 self.partial.erase(block)
@@ -401,7 +401,11 @@ cdef class GeckoStore(Validity):
         memset(self.forgotten, 0, self.ssd.nand.blocks)
         self.recovering = self.lost = self.rebuilt = self.outdo = False
         self.asked = NONE
-        return self.ssd.mapping.reports_kept()
+        return self.reports_kept()
+
+    cdef int reports_kept(self) except -1 nogil:
+        """All reports are programmed: a mapping that is recovered from pages is told."""
+        return 0 if self.ssd.mapping.from_pages is None else self.ssd.mapping.from_pages.reports_kept()
 
     cdef int say_something(self) except -1:
         """That of a block in which nothing lives nothing is invalid, which is no news: so that there is a run."""
@@ -419,7 +423,7 @@ cdef class GeckoStore(Validity):
         cdef bint anew = self.forgotten[block] or self.lost or self.rebuilt and self.partial.count(block)
         cdef uint64_t* was = words + self.words_a_block
         if self.is_aside(block) or (self.victims.valid[block] == 0 and self.ssd.pool.state[block] != STATE_OPEN
-                                    and not self.ssd.mapping.fenced):  # else it may be found unerased
+                                    and self.ssd.mapping.from_pages is None):  # else it may be found unerased
             self.partial.erase(block)
             return 0
         if self.partial.count(block) and not anew:
@@ -450,10 +454,10 @@ cdef class GeckoStore(Validity):
         self.settle_partial()
         if not self.lost and self.gecko.buffer.n > self.gecko.per_page and not self.gecko.flush():
             self.rebuild()
-        if self.ssd.mapping.fenced and not self.lost and self.gecko.buffer.n:
+        if self.ssd.mapping.from_pages is not None and not self.lost and self.gecko.buffer.n:
             if not self.gecko.flush():      # what a crash takes of the buffer is newer than the fence
                 self.rebuild()
-            self.ssd.mapping.reports_kept()
+            self.reports_kept()
         if self.lost:
             self.commit_touched()
         return self.gecko.store.checkpoint_begins()
@@ -584,7 +588,7 @@ cdef class GeckoStore(Validity):
         memset(self.touch(block), 0, self.words_a_block * 8)
         return self.victims.set_count(block, 0)
 
-    def opens(self):
+    def device_ready(self):
         """A clean mount has nothing to write; after a recovery what it found stays in DRAM until its checkpoint."""
         if self.touched.empty() and not self.outdo:
             memset(self.forgotten, 0, self.ssd.nand.blocks)

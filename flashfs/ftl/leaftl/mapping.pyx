@@ -210,7 +210,7 @@ cdef class LearnedMap(LearnedRecovery):
     cdef bint write_next(self) except -1 nogil:
         return self.pages.write_next()
 
-    cdef int tend(self) except -1 nogil:
+    cdef int housekeep(self) except -1 nogil:
         """At most half of the budget is changed groups, and no more than all of it in use. What the host wrote counts
         for compaction, also what was overwritten in the buffer."""
         cdef uint64_t written = (<Ssd> self.ssd).host_write

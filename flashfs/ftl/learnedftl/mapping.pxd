@@ -1,9 +1,14 @@
 # LearnedFTL's mapping; see mapping.pyx.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from flashfs.engine.contract.extensions cimport Runs
 from flashfs.ftl.learnedftl.groups cimport Groups
 from flashfs.ftl.learnedftl.models cimport Models
 from flashfs.parts.paged.tpftl_map cimport TpMap
+
+
+cdef class RunModels(Runs):
+    cdef LearnedMap map
 
 
 cdef class LearnedMap(TpMap):

@@ -23,11 +23,25 @@ from libcpp.algorithm cimport sort
 from flashfs.parts.paged.entry_pages cimport EntryPages
 from flashfs.parts.paged.demand_map cimport DemandMapping
 from flashfs.engine.contract.engine cimport Engine
+from flashfs.engine.contract.extensions cimport Runs
 from flashfs.engine.blocks.pool cimport CAUSE_GC, NONE
 from flashfs.engine.device.wall_clock cimport wall_ns
 from flashfs.parts.paged.tpftl_map cimport TpMap
 from flashfs.ftl.learnedftl.groups cimport Groups
 from flashfs.ftl.learnedftl.models cimport Models
+
+
+cdef class RunModels(Runs):
+    """Sequential initialisation, from what the host has written. Entries of moved pages are not proved before they have
+    gone to their translation pages, which are trained then."""
+
+    def __cinit__(self, LearnedMap map not None):
+        self.map = map
+
+    cdef int ends(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
+        if not self.map.moving and not self.map.strays:
+            self.map.models.learn_run(lpas, ppas, n)
+        return 0
 
 
 cdef class LearnedMap(TpMap):
@@ -43,7 +57,8 @@ cdef class LearnedMap(TpMap):
             if self.places == NULL:
                 raise MemoryError
         self.always = always
-        self.starts_runs = self.whole_runs = runs
+        self.starts_runs = runs
+        self.runs = RunModels(self) if runs else None
         self.now = <uint32_t*> malloc(self.per_page * sizeof(uint32_t))
         if self.now == NULL:
             raise MemoryError
@@ -227,13 +242,6 @@ cdef class LearnedMap(TpMap):
     cdef int moves_end(self) except -1 nogil:
         DemandMapping.moves_end(self)
         self.moving = False
-        return 0
-
-    cdef int run_ends(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
-        """Sequential initialisation, from what the host has written. Entries of moved pages are not proved before they
-        have gone to their translation pages, which are trained then."""
-        if not self.moving and not self.strays:
-            self.models.learn_run(lpas, ppas, n)
         return 0
 
     # --- groups

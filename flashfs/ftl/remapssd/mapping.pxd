@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs.parts.defaults.defaults cimport PageTable
+from flashfs.engine.contract.extensions cimport Deduplication, Remapping, Sharing
 from flashfs.ftl.remapssd.counts cimport ReferenceCounts
 from flashfs.ftl.remapssd.fingerprints cimport Prints
 from flashfs.ftl.remapssd.rmm cimport Rmm
@@ -17,6 +18,7 @@ cdef class RemapTable(PageTable):
     cdef uint32_t* new_of                  # of each page of a superblock, where it was copied to, or NONE
     cdef uint32_t charged                  # the superblock whose entries this move has read, or NONE
     cdef readonly Prints prints            # None: nothing is deduplicated
+    cdef bint notes_prints                 # of what is bound: not of a page that cleaning writes itself
     cdef bint verifies                     # a page of the same fingerprint is read and compared
     cdef uint8_t* page                     # what was read
     cdef uint8_t* oob
@@ -31,3 +33,15 @@ cdef class RemapTable(PageTable):
     cdef uint64_t segments_needed(self, uint32_t source, uint32_t n) noexcept nogil
     cdef uint32_t carry_entries(self, const uint32_t* olds, const uint32_t* news, uint32_t first,
                                 uint32_t n) except? 0xFFFFFFFE nogil
+
+
+cdef class TableSharing(Sharing):
+    cdef RemapTable map
+
+
+cdef class TableRemapping(Remapping):
+    cdef RemapTable map
+
+
+cdef class TableDeduplication(Deduplication):
+    cdef RemapTable map

@@ -11,6 +11,7 @@ from libc.string cimport memcmp, memset
 
 from flashfs.parts.defaults.defaults cimport PageTable
 from flashfs.engine.contract.engine cimport IN_REMAP, Engine
+from flashfs.engine.contract.extensions cimport Deduplication, Remapping, Sharing
 from flashfs.engine.contract.owner cimport FOREIGN, LIVE
 from flashfs.engine.blocks.pool cimport (
     CAUSE_GC,
@@ -55,12 +56,12 @@ cdef class RemapTable(PageTable):
         self.counts.lpas = ssd.lpas
         self.watermark = watermark
         self.count_limit = min(count_limit, <uint32_t> COUNT_MOST)
-        self.shares_pages = self.names_sharers = True
-        self.remaps = remaps
-        self.atomic = remaps and self.rmm.entry_bytes == 24
+        self.sharing = TableSharing(self)
+        self.remapping = TableRemapping(self) if remaps else None
         self.charged = NONE
         self.prints = self.counts.prints = prints
-        self.dedups = prints is not None
+        self.dedup = TableDeduplication(self) if prints is not None else None
+        self.notes_prints = prints is not None
         self.verifies = verifies
         self.new_of = <uint32_t*> malloc(rmm.pages * 4)
         self.oob = <uint8_t*> malloc(ssd.nand.oob_bytes)
@@ -103,7 +104,7 @@ cdef class RemapTable(PageTable):
                 prefetch(self.rmm.lr + (lpas[i + AHEAD] >> 6), 1)
             olds[i] = self.leave(lpas[i])
             self.table[lpas[i]] = ppa + i
-        if self.dedups:
+        if self.notes_prints:
             self.prints.bind(lpas, n, ppa)
         return 0
 
@@ -166,12 +167,6 @@ cdef class RemapTable(PageTable):
 
     # --- who is at a page
 
-    cdef bint accepts(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil:
-        return said == lpa or self.rmm.is_remapped(lpa)
-
-    cdef bint needs(self, uint32_t ppa, uint32_t lpa) except -1 nogil:
-        return self.counts.get(ppa) > (lpa < self.ssd.lpas and self.table[lpa] == ppa)
-
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
         """Of several that are there the one that no entry brought: entries find the others when the page moves."""
         cdef uint32_t lpa, found = NONE
@@ -187,10 +182,10 @@ cdef class RemapTable(PageTable):
         for i in range(n):
             if i + AHEAD < n and lpas[i + AHEAD] < self.ssd.lpas:
                 prefetch(self.table + lpas[i + AHEAD], 1)
-            answers[i] = LIVE if lpas[i] < self.ssd.lpas and self.has(lpas[i], ppas[i]) else FOREIGN
+            answers[i] = LIVE if lpas[i] < self.ssd.lpas and self.maps_to(lpas[i], ppas[i]) else FOREIGN
         return 0
 
-    cdef bint has(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+    cdef bint maps_to(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
         """A page that its LPA has left must have all who are there from entries: one that another was to be programmed
         over names a wrong LPA, and whoever had it is there without one."""
         cdef uint32_t n
@@ -216,41 +211,6 @@ cdef class RemapTable(PageTable):
             last = superblock
         return needed
 
-    cdef uint32_t remap_room(self, uint32_t target, uint32_t source, uint32_t n,
-                             bint move) except? 0xFFFFFFFF nogil:
-        """A move's entry says which source holds nothing since, and so not which of the blocks that have been here the
-        page is in (rmm.pyx): that has to be durable first. So have all pages of a command that is to be whole: were one
-        lost with the host, the others' entries would be there without it."""
-        cdef uint32_t i, asked = n
-        cdef uint64_t most = self.entries_most()
-        self.reserved = 0
-        for i in range(n if move or self.atomic else 0):
-            if not self.is_durable(self.table[source + i]):
-                self.ssd.barrier()
-                break
-        if self.rmm.valid_n >= most:
-            n = 0
-        n = <uint32_t> min(<uint64_t> n, most - min(most, self.rmm.valid_n))
-        while n and not self.rmm.gain(self.rmm.reserve + self.segments_needed(source, n)):
-            n //= 2
-        if n == 0 or (self.atomic and n < asked):
-            self.refused_full += 1
-            return 0
-        for i in range(n):
-            if i + AHEAD < n:
-                prefetch(self.counts.nibbles + (self.table[source + i + AHEAD] >> 1), 1)
-            if self.table[target + i] != self.table[source + i] and not self.take_reference(self.table[source + i]):
-                n = i
-                break
-            if self.counts.over_n:          # a count of the most is made anew from the table, which these are not in
-                n = i + 1
-                break
-        if self.atomic and n < asked:
-            self.give_back(target, source, n)
-            n = 0
-        self.refused_count += n == 0
-        return n
-
     cdef int give_back(self, uint32_t target, uint32_t source, uint32_t n) noexcept nogil:
         """References that were taken ahead, and are not needed."""
         cdef uint32_t i, ppa
@@ -263,77 +223,6 @@ cdef class RemapTable(PageTable):
     cdef bint is_durable(self, uint32_t ppa) noexcept nogil:
         cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
         return ppa - block * self.ssd.nand.pages_per_block < self.ssd.nand.synced(block)
-
-    cdef int remap_run(self, uint32_t target, uint32_t source, uint32_t n, uint64_t seq, bint move,
-                       uint32_t* olds) except -1 nogil:
-        cdef bint protected = (<Ssd> self.ssd).buffer.in_nvram and (<Ssd> self.ssd).buffer.held
-        cdef Claim claim
-        cdef uint32_t i, ppa
-        claim.seq = seq
-        claim.first = target
-        claim.n = n
-        for i in range(n):
-            ppa = self.table[source + i]
-            olds[i] = NONE
-            claim.lpa = target + i
-            claim.ppa = ppa
-            claim.source = source + i if move else NONE
-            if self.table[target + i] == ppa:
-                self.same += 1
-                # A command has an entry for each LPA. And what a protected buffer holds outlives a crash, so that the
-                # LPA is not to have it has to outlive it too.
-                if self.rmm.entry_bytes == 24 or (protected and (<Ssd> self.ssd).buffer.find(target + i) != NONE):
-                    self.rmm.leave(target + i, ppa)
-                    self.rmm.append(&claim, CAUSE_MAP)
-            else:
-                olds[i] = self.leave(target + i)
-                self.table[target + i] = ppa
-                self.rmm.append(&claim, CAUSE_MAP)
-                self.done += 1
-            if move:
-                self.leave(source + i)     # the target is there: it does not die
-        return 0
-
-    # --- deduplication
-
-    cdef bint sift(self, uint32_t lpa, const uint8_t* page, uint64_t word, int64_t* t_ns) except -1 nogil:
-        return self.prints.add(lpa, page, self.ssd.nand.page_bytes, word, t_ns)
-
-    cdef bint point_at_same(self, uint32_t lpa, const uint8_t* page, uint64_t seq, int64_t* t_ns,
-                            uint32_t* old) except -1 nogil:
-        cdef uint32_t ppa = self.prints.find(self.prints.pending + 2 * (self.prints.pending_n - 1))
-        cdef Claim claim
-        cdef int before
-        if ppa == NONE:
-            return False
-        if self.table[lpa] != ppa:         # what refuses it comes first: then nothing has to be compared
-            if self.counts.get(ppa) >= self.count_limit:
-                self.refused_count += 1
-                return False
-            if (self.rmm.valid_n >= self.entries_most()
-                    or not self.rmm.gain(self.rmm.reserve + 2)):
-                self.refused_full += 1
-                return False
-        if not self.is_same(ppa, page, t_ns):
-            return False
-        if self.table[lpa] != ppa:
-            claim.seq = seq
-            claim.lpa = claim.first = lpa
-            claim.n = 1
-            claim.ppa = ppa
-            claim.source = NONE
-            self.ssd.map_ns = t_ns[0]
-            before = self.ssd.stopped
-            self.ssd.stopped = IN_REMAP
-            self.take_reference(ppa)
-            old[0] = self.leave(lpa)
-            self.table[lpa] = ppa
-            self.rmm.append(&claim, CAUSE_MAP)
-            self.ssd.stopped = before
-            t_ns[0] = max(t_ns[0], self.ssd.map_ns)
-        self.prints.pending_n -= 1
-        self.same_found += 1
-        return True
 
     cdef bint is_same(self, uint32_t ppa, const uint8_t* page, int64_t* t_ns) except -1 nogil:
         """Whether the page there holds just that: it is read and compared, unless nobody asked for that, or nothing is
@@ -351,9 +240,6 @@ cdef class RemapTable(PageTable):
         self.prints.drop(ppa)
         return False
 
-    cdef int sifted(self) noexcept nogil:
-        return self.prints.begin()
-
     # --- a mount
 
     cdef int64_t pages_named(self) except -2 nogil:
@@ -364,14 +250,14 @@ cdef class RemapTable(PageTable):
         owner = self.rmm.owner()
         return owner.live_ppas() if owner is not None else []
 
-    cdef int tend(self) except -1 nogil:
-        return self.rmm.tend()
+    cdef int housekeep(self) except -1 nogil:
+        return self.rmm.housekeep()
 
     def claims(self):
         """As of Rmm."""
         return self.rmm.claims()
 
-    def opens(self):
+    def device_ready(self):
         self.rmm.reset_pages()
         self.counts.recount()
         self.rmm.attach(not self.ssd.frozen)
@@ -475,3 +361,141 @@ cdef class RemapTable(PageTable):
             if self.counts.get(<uint32_t> ppa) > self.counts.get(<uint32_t> best):
                 best = ppa
         return best
+
+
+cdef class TableSharing(Sharing):
+    """Counters say how many are at a page, entries who."""
+
+    def __cinit__(self, RemapTable map not None):
+        self.map = map
+        self.names_sharers = True
+
+    cdef bint is_page_of(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil:
+        return self.map.rmm.is_remapped(lpa)
+
+    cdef bint shared_by_others(self, uint32_t ppa, uint32_t lpa) except -1 nogil:
+        return self.map.counts.get(ppa) > (lpa < self.map.ssd.lpas and self.map.table[lpa] == ppa)
+
+
+cdef class TableRemapping(Remapping):
+    """An entry in NVRAM for each LPA that is pointed at another's page."""
+
+    def __cinit__(self, RemapTable map not None):
+        self.map = map
+        self.atomic = map.rmm.entry_bytes == 24
+
+    cdef uint32_t room(self, uint32_t target, uint32_t source, uint32_t n, bint move) except? 0xFFFFFFFF nogil:
+        """A move's entry says which source holds nothing since, and so not which of the blocks that have been here the
+        page is in (rmm.pyx): that has to be durable first. So have all pages of a command that is to be whole: were one
+        lost with the host, the others' entries would be there without it."""
+        cdef const uint32_t* table = self.map.table
+        cdef uint32_t i, asked = n
+        cdef uint64_t most = self.map.entries_most()
+        self.map.reserved = 0
+        for i in range(n if move or self.atomic else 0):
+            if not self.map.is_durable(table[source + i]):
+                self.map.ssd.barrier()
+                break
+        if self.map.rmm.valid_n >= most:
+            n = 0
+        n = <uint32_t> min(<uint64_t> n, most - min(most, self.map.rmm.valid_n))
+        while n and not self.map.rmm.gain(self.map.rmm.reserve + self.map.segments_needed(source, n)):
+            n //= 2
+        if n == 0 or (self.atomic and n < asked):
+            self.map.refused_full += 1
+            return 0
+        for i in range(n):
+            if i + AHEAD < n:
+                prefetch(self.map.counts.nibbles + (table[source + i + AHEAD] >> 1), 1)
+            if table[target + i] != table[source + i] and not self.map.take_reference(table[source + i]):
+                n = i
+                break
+            if self.map.counts.over_n:     # a count of the most is made anew from the table, which these are not in
+                n = i + 1
+                break
+        if self.atomic and n < asked:
+            self.map.give_back(target, source, n)
+            n = 0
+        self.map.refused_count += n == 0
+        return n
+
+    cdef int run(self, uint32_t target, uint32_t source, uint32_t n, uint64_t seq, bint move,
+                 uint32_t* olds) except -1 nogil:
+        cdef bint protected = (<Ssd> self.map.ssd).buffer.in_nvram and (<Ssd> self.map.ssd).buffer.held
+        cdef uint32_t* table = self.map.table
+        cdef Claim claim
+        cdef uint32_t i, ppa
+        claim.seq = seq
+        claim.first = target
+        claim.n = n
+        for i in range(n):
+            ppa = table[source + i]
+            olds[i] = NONE
+            claim.lpa = target + i
+            claim.ppa = ppa
+            claim.source = source + i if move else NONE
+            if table[target + i] == ppa:
+                self.map.same += 1
+                # A command has an entry for each LPA. And what a protected buffer holds outlives a crash, so that the
+                # LPA is not to have it has to outlive it too.
+                if self.map.rmm.entry_bytes == 24 or (
+                        protected and (<Ssd> self.map.ssd).buffer.find(target + i) != NONE):
+                    self.map.rmm.leave(target + i, ppa)
+                    self.map.rmm.append(&claim, CAUSE_MAP)
+            else:
+                olds[i] = self.map.leave(target + i)
+                table[target + i] = ppa
+                self.map.rmm.append(&claim, CAUSE_MAP)
+                self.map.done += 1
+            if move:
+                self.map.leave(source + i)     # the target is there: it does not die
+        return 0
+
+
+cdef class TableDeduplication(Deduplication):
+    """Pages of the same fingerprint, which are compared if the map ``verifies``."""
+
+    def __cinit__(self, RemapTable map not None):
+        self.map = map
+
+    cdef int begin(self) noexcept nogil:
+        return self.map.prints.begin()
+
+    cdef bint is_known(self, uint32_t lpa, const uint8_t* page, uint64_t word, int64_t* t_ns) except -1 nogil:
+        return self.map.prints.add(lpa, page, self.map.ssd.nand.page_bytes, word, t_ns)
+
+    cdef bint point_at_same(self, uint32_t lpa, const uint8_t* page, uint64_t seq, int64_t* t_ns,
+                            uint32_t* old) except -1 nogil:
+        cdef uint32_t ppa = self.map.prints.find(self.map.prints.pending + 2 * (self.map.prints.pending_n - 1))
+        cdef Claim claim
+        cdef int before
+        if ppa == NONE:
+            return False
+        if self.map.table[lpa] != ppa:         # what refuses it comes first: then nothing has to be compared
+            if self.map.counts.get(ppa) >= self.map.count_limit:
+                self.map.refused_count += 1
+                return False
+            if (self.map.rmm.valid_n >= self.map.entries_most()
+                    or not self.map.rmm.gain(self.map.rmm.reserve + 2)):
+                self.map.refused_full += 1
+                return False
+        if not self.map.is_same(ppa, page, t_ns):
+            return False
+        if self.map.table[lpa] != ppa:
+            claim.seq = seq
+            claim.lpa = claim.first = lpa
+            claim.n = 1
+            claim.ppa = ppa
+            claim.source = NONE
+            self.map.ssd.map_ns = t_ns[0]
+            before = self.map.ssd.stopped
+            self.map.ssd.stopped = IN_REMAP
+            self.map.take_reference(ppa)
+            old[0] = self.map.leave(lpa)
+            self.map.table[lpa] = ppa
+            self.map.rmm.append(&claim, CAUSE_MAP)
+            self.map.ssd.stopped = before
+            t_ns[0] = max(t_ns[0], self.map.ssd.map_ns)
+        self.map.prints.pending_n -= 1
+        self.map.same_found += 1
+        return True

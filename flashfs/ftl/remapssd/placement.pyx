@@ -94,19 +94,19 @@ cdef class EntryRoom:
         stays, and a page of it that waits for its fingerprint is not this one."""
         cdef uint32_t appended = self.ssd.appended
         cdef int64_t known = self.ssd.known[0]
-        cdef bint dedups = self.mapping.dedups
+        cdef bint noted = self.mapping.notes_prints
         cdef uint64_t seq = self.ssd.seq_before(lpa)
         if seq == self.ssd.seq:            # a trim that has it may be gone on from
             self.ssd.seq += 1
             seq = self.ssd.seq
-        self.mapping.dedups = False
+        self.mapping.notes_prints = False
         try:
             self.ssd.append(STREAM_GC, KIND_USER, &lpa, &seq, 1, self.page if self.ssd.nand.keeps_data else NULL,
                             CAUSE_GC, t_ns, NULL)
         finally:
             self.ssd.appended = appended
             self.ssd.known[0] = known
-            self.mapping.dedups = dedups
+            self.mapping.notes_prints = noted
         return 0
 
 

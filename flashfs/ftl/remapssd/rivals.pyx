@@ -113,7 +113,7 @@ cdef class GlobalLogInFlash(GlobalLog):
                 segment = self.next_of[segment]
         return 0
 
-    cdef int tend(self) except -1 nogil:
+    cdef int housekeep(self) except -1 nogil:
         """Program what fills pages."""
         if self.ssd.frozen:
             return 0

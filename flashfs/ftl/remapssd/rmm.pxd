@@ -67,7 +67,7 @@ cdef class Rmm:
     cdef uint64_t entries_most(self) noexcept nogil
     cdef int logged(self, const Claim* claim) noexcept nogil
     cdef bint takes_more(self) except -1 nogil
-    cdef int tend(self) except -1 nogil
+    cdef int housekeep(self) except -1 nogil
     cdef bint looks_up(self, uint32_t superblock) noexcept nogil
     cdef int64_t charge_lookup(self, uint32_t superblock, int cause, int64_t t_ns) except -1 nogil
     cdef int charge_compaction(self, uint32_t superblock) except -1 nogil

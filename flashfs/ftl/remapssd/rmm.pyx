@@ -446,7 +446,7 @@ cdef class Rmm:
         """Whether there may be room for another request's entries, apart from segments."""
         return True
 
-    cdef int tend(self) except -1 nogil:
+    cdef int housekeep(self) except -1 nogil:
         """Between requests."""
         return 0
 

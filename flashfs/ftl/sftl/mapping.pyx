@@ -386,8 +386,8 @@ cdef class SftlMap(CacheMap):
         last = numpy.append(numpy.diff(lpas) != 0, True) if len(lpas) else numpy.empty(0, bool)
         return lpas[last], ppas[last]
 
-    def opens(self):
-        super().opens()
+    def device_ready(self):
+        super().device_ready()
         if self.pending.moved_n == 0 and not self.strays:
             self.take_back()
 

@@ -434,7 +434,7 @@ cdef class SlimMapping(Mapping):
         if wrong is not None and not shared:
             raise ValueError(wrong)
 
-    def opens(self):
+    def device_ready(self):
         """Where pages were shared, damage may have left an LPA without a page, or a page without an LPA."""
         cdef uint32_t block
         cdef uint64_t live = 0

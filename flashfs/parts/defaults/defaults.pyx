@@ -477,7 +477,7 @@ cdef class Greedy(Cleaning):
     cdef int clean(self) except -1 nogil:
         cdef uint32_t victim = self.ssd.victims.fewest()
         if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
-            if not self.ssd.validity.late and self.ssd.mapping.notice():
+            if not self.ssd.validity.late and self.ssd.mapping.release_superseded():
                 return 0
             if self.ssd.validity.late:
                 victim = self.oldest()

@@ -26,7 +26,7 @@ cdef class MapCheck:
 
     def __cinit__(self, Engine ssd not None):
         self.ssd = ssd
-        self.shares = ssd.mapping.shares_pages
+        self.shares = ssd.mapping.sharing is not None
         self.pages = <uint64_t> ssd.nand.blocks * ssd.nand.pages_per_block
         self.seen = <uint64_t*> calloc(self.pages // 64 + 1, 8)
         self.of_block = <uint32_t*> malloc(ssd.nand.pages_per_block * sizeof(uint32_t))

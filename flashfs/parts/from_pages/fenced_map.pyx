@@ -20,6 +20,7 @@ import struct
 
 import numpy
 
+from flashfs.parts.from_pages.fences import Fences
 from flashfs.parts.from_pages.rebuild import Rebuilder
 
 
@@ -28,7 +29,8 @@ cdef class FencedMap(CachedMap):
     fence each C updates at most; else from a checkpoint."""
 
     def __cinit__(self, Engine ssd not None, *_, bint fenced=True, **__):
-        self.fenced = self.store.lasting = fenced
+        self.from_pages = self.made_fences() if fenced else None
+        self.store.lasting = fenced
         self.was = <uint32_t*> malloc(ssd.nand.page_bytes)
         if self.was == NULL:
             raise MemoryError
@@ -42,27 +44,31 @@ cdef class FencedMap(CachedMap):
     def resize(self, slots):
         """And a fence each C updates; but not so often that it costs more than what is written between."""
         super().resize(slots)
-        if self.fenced:
-            self.fence_every = max(self.cmt.slots, 4 * self.ssd.nand.pages_per_block)
+        if self.from_pages is not None:
+            self.from_pages.limit(max(self.cmt.slots, 4 * self.ssd.nand.pages_per_block))
 
-    def opens(self):
+    def made_fences(self):
+        """Its checkpoints: a fence each time."""
+        return Fences(self.ssd, map=self)
+
+    def device_ready(self):
         """What was dirty at a fence is old in the cache too; what a scan found is in front of the next one still."""
         cdef uint32_t slot
-        super().opens()
+        super().device_ready()
         for lpa, ppa in zip(self.aged_lpas.tolist(), self.aged_ppas.tolist(), strict=True):
             slot = self.cmt.find(lpa)
             if slot != NONE and self.cmt.is_dirty(slot) and self.cmt.ppa[slot] == ppa:
                 self.cmt.flags[slot] |= AGED
 
     def recovery_worker(self):
-        return Rebuilder if self.fenced else None
+        return Rebuilder if self.from_pages is not None else None
 
     # --- pages
 
     cdef int rebuild(self, uint32_t page) except -1 nogil:
         """A recovery from pages would take an older version of it: it is written at a fence that is due now."""
         CachedMap.rebuild(self, page)
-        if self.fenced and not self.strict:
+        if self.from_pages is not None and not self.strict:
             with gil:
                 self.passed.append(page)
             self.ssd.checkpoint_due = True
@@ -81,24 +87,26 @@ cdef class FencedMap(CachedMap):
         self.spared_writes += 1
         return True
 
-    cdef int tend(self) except -1 nogil:
+    cdef int housekeep(self) except -1 nogil:
         """What translation pages superseded dies behind a sync."""
-        if self.fenced:
+        if self.from_pages is not None:
             self.store.let_ripe_go()
             if self.store.ripe.size() == 0 and self.store.kept.size():
                 self.store.ripen()
-        return CachedMap.tend(self)
+        return CachedMap.housekeep(self)
 
-    cdef bint notice(self) except -1 nogil:
-        if not self.fenced or self.store.kept.size() + self.store.ripe.size() == 0:
+    cdef bint release_superseded(self) except -1 nogil:
+        if self.from_pages is None or self.store.kept.size() + self.store.ripe.size() == 0:
             return False
         self.store.let_all_go()
         return True
 
     # --- fences
 
-    cdef int fence_begins(self) except -1:
-        """Section 4.3, *Checkpoints*. The paper's symbol in the LRU queue passes over dirty entries that are read again
+    cdef int write_aged(self) except -1:
+        """A fence begins: every entry that was newer than its translation page at the last one, and has not changed
+        since, is written now. It may clean. Section 4.3,
+        *Checkpoints*. The paper's symbol in the LRU queue passes over dirty entries that are read again
         and again: here each says itself that it is old."""
         cdef uint32_t page
         cdef int64_t at
@@ -124,7 +132,7 @@ cdef class FencedMap(CachedMap):
     cdef int checkpoint_begins(self) except -1:
         """Behind all cleaning: what is dirty now is in pages that were programmed before the place where the next
         fence's scan begins."""
-        if self.fenced:
+        if self.from_pages is not None:
             self.age()
         return CachedMap.checkpoint_begins(self)
 
@@ -152,11 +160,15 @@ cdef class FencedMap(CachedMap):
     # --- what a recovery makes of pages
 
     def distrust(self):
+        """What was found is to be in translation pages as soon as the recovery ends, so that whatever is lost later is
+        missed."""
         self.age()
 
     def base_from_pages(self, versions):
-        """Step 2: the directory. What is newer the scan finds. How much is mapped a late store does not let be known,
-        and another is told by the mapping (``counted``)."""
+        """{section: bytes} of a checkpoint that never was, from ``versions``, all whole pages of its kind: (numbers,
+        sequence numbers, PPAs), arrays, by number and the oldest version first. Step 2: the directory. What is newer the scan
+        finds. How much is mapped a late store does not let be known, and another is told by the mapping
+        (``counted``)."""
         ids, _, ppas = versions
         self.ssd.map_ns = self.ssd.now_ns
         sections = self.gtd.from_versions(ids, ppas)
@@ -165,11 +177,12 @@ cdef class FencedMap(CachedMap):
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
         """What was found may be in its translation page already."""
-        if self.fenced:
+        if self.from_pages is not None:
             self.mistaken = 2
         return CachedMap.recovered(self, lpa, ppa, scheme_oob)
 
     def counted(self, n):
+        """After the entries of a recovery: ``n`` LPAs are mapped."""
         self.found.into(self.pending)
         self.saved_n = n
 

@@ -54,8 +54,9 @@ import struct
 
 import numpy
 
-from flashfs.engine.blocks.pool import SAVED_BYTES, STATES, unpack_fence
+from flashfs.engine.blocks.pool import SAVED_BYTES, STATES
 from flashfs.errors import CorruptError, MapLostError
+from flashfs.parts.from_pages.scan_mark import unpack_mark
 
 
 cdef class Rebuilder(Worker):
@@ -65,7 +66,7 @@ cdef class Rebuilder(Worker):
         if "fence" not in self.base.sections:
             return 0
         try:
-            self.fence = unpack_fence(bytes(self.base.sections["fence"]), self.ssd.pool,
+            self.fence = unpack_mark(bytes(self.base.sections["fence"]), self.ssd.pool,
                                       bytes(self.base.sections.get("tblocks", b"")))
         except (ValueError, struct.error) as error:
             raise CorruptError(f"checkpoint {self.base.identity}: {error}") from None

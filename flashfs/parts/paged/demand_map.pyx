@@ -2,7 +2,7 @@
 """Demand-paged mappings of entries: what the engine asks of a mapping, on top of translation pages (entry_pages.pyx).
 
 Pages are written back where the scheme makes room in its cache (``prepare``), behind a move (``moves_end``), and
-between requests (``tend``); never inside a change. A checkpoint writes no pages: it takes the directory, and what is
+between requests (``housekeep``); never inside a change. A checkpoint writes no pages: it takes the directory, and what is
 newer than the pages as it is. So what a recovery starts from is exact, and it adds what was programmed and trimmed
 since. If a battery has all of that, and proves itself, there is nothing to add.
 
@@ -141,7 +141,7 @@ cdef class DemandMapping(EntryPages):
         if gain and self.keeps():
             self.saved.note_trim()
             self.saved.name(gain)
-        if n == self.entries_of(page) and not self.fenced:
+        if n == self.entries_of(page) and self.from_pages is None:
             self.uncache(page)
             self.drop_pending(self.pending.first_from(lpa), self.pending.first_from(lpa + n))
             self.set_ppa(page, NONE)
@@ -239,8 +239,8 @@ cdef class DemandMapping(EntryPages):
         self.peek(&lpa, 1, &ppa)
         return ppa
 
-    cdef int tend(self) except -1 nogil:
-        self.gtd.tend()
+    cdef int housekeep(self) except -1 nogil:
+        self.gtd.housekeep()
         self.give_room_back()
         return self.write_down(self.pending_most, DRAINED)
 
@@ -295,8 +295,8 @@ cdef class DemandMapping(EntryPages):
         self.found.into(self.pending)
         super().recovery_ends()
 
-    def opens(self):
-        super().opens()
+    def device_ready(self):
+        super().device_ready()
         if self.saved is not None and self.saved.state == WAITING:
             self.saved.wait()               # what a recovery doubted it has settled
             if not self.scanned:

@@ -19,7 +19,7 @@ cdef class Gtd(PageDirectory):
     cdef uint32_t known(self, uint32_t page) noexcept nogil
     cdef bint absent(self, uint32_t page) noexcept nogil
     cdef int replaced(self, uint32_t old, uint32_t ppa) noexcept nogil
-    cdef int tend(self) except -1 nogil
+    cdef int housekeep(self) except -1 nogil
     cdef int quiet(self, bint on) noexcept nogil
     cdef int save_in(self, MapBattery battery) except -1
 

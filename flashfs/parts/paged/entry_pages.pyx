@@ -74,7 +74,7 @@ cdef class Gtd(PageDirectory):
         """A page was at ``old`` and is at ``ppa`` now; either may be NONE."""
         return 0
 
-    cdef int tend(self) except -1 nogil:
+    cdef int housekeep(self) except -1 nogil:
         """What the directory has to write back to flash before more of it changes; it may clean."""
         return 0
 
@@ -208,7 +208,7 @@ cdef class EntryPages(PagedMapping):
         mapped."""
         self.gtd = gtd
         self.own_pages(KeptPages(self.ssd, gtd, ids), gtd)
-        self.store.lasting = self.fenced
+        self.store.lasting = self.from_pages is not None
         return 0
 
     # --- what a scheme's cache answers; by default there is none
@@ -278,7 +278,7 @@ cdef class EntryPages(PagedMapping):
         """Write a page when there is time to clean for it first, which may change what is cached and pending."""
         cdef int64_t start = self.ssd.map_ns
         self.ssd.will_change()
-        self.gtd.tend()
+        self.gtd.housekeep()
         self.store.ensure(1)
         self.ssd.map_ns = start
         return self.write_page(page)
@@ -302,7 +302,7 @@ cdef class EntryPages(PagedMapping):
             ppa = old                       # what a recovery took for newer was written already
         else:
             for i in range(n):
-                if self.image[i] != NONE or self.fenced:  # an older version is not to come back
+                if self.image[i] != NONE or self.from_pages is not None:  # an older version is not to come back
                     ppa = self.store.program(self.gtd.first_id + page, <const uint8_t*> self.image)
                     break
             self.replace(page, old, ppa)

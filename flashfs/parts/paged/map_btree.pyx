@@ -11,7 +11,7 @@ node is before it asks for one that is found through it.
 
 A few nodes are cached, as they are in flash. A pointer that changed is in ``newer``, a small map in DRAM, until the
 node that should have it is written: the one of which most changed goes first, and takes all its pointers. That happens
-between requests and where a translation page is written back (``tend``); never inside a change. A checkpoint takes the
+between requests and where a translation page is written back (``housekeep``); never inside a change. A checkpoint takes the
 root and ``newer``, and writes no node.
 """
 from cython.operator cimport dereference as deref
@@ -248,7 +248,7 @@ cdef class MapBtree(Gtd):
         self.pages_n += (ppa != NONE) - (old != NONE)
         return 0
 
-    cdef int tend(self) except -1 nogil:
+    cdef int housekeep(self) except -1 nogil:
         cdef int64_t start = self.mapping.ssd.map_ns
         if self.newer.size() <= self.newer_most:
             return 0

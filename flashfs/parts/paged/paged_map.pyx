@@ -292,10 +292,10 @@ cdef class PagedMapping(Mapping):
     def recovery_ends(self):
         self.recovering = False
 
-    def manages(self):
+    def rebuild_allowed(self):
         self.strict = False
 
-    def opens(self):
+    def device_ready(self):
         """From here on the LPAs that are mapped are counted: to ask for each would be to read every page."""
         cdef uint32_t block
         self.mapped_n = -<int64_t> (self.directory.count() + len(self.store.kept_ppas()))

@@ -242,8 +242,8 @@ cdef class TpMap(CacheMap):
     cdef int uncache_all(self) noexcept nogil:
         return self.cmt.clear()
 
-    def opens(self):
-        super().opens()
+    def device_ready(self):
+        super().device_ready()
         self.take_back()
 
     cdef int take_back(self) except -1:

@@ -2,8 +2,17 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.parts.python.python_ftl cimport Plugin
+from flashfs.engine.contract.extensions cimport Runs, Sharing
 from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.engine.blocks.pool cimport Oob
+
+
+cdef class PyRuns(Runs):
+    cdef PyMapping map
+
+
+cdef class PySharing(Sharing):
+    cdef PyMapping map
 
 
 cdef class PyMapping(Mapping):
@@ -37,6 +46,7 @@ cdef class PyMapping(Mapping):
     cdef int take_back(self, uint32_t lpa) except -1
     cdef int restored(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1
     cdef list sharers(self, uint32_t ppa)
+    cdef uint32_t copied(self, uint32_t lpa, uint64_t seq, uint32_t ppa, bint* own) except? 0xFFFFFFFE
     cdef int move_shared(self, uint32_t old, uint32_t new) except -1
     cdef int drop_unread(self) except -1
     cdef rebuild(self, sections, uint64_t order)

@@ -8,6 +8,7 @@ from libc.string cimport memcpy, memset
 from flashfs.parts.defaults.map_check cimport MapCheck
 from flashfs.parts.python.python_ftl cimport Plugin
 from flashfs.engine.device.ssd cimport Ssd
+from flashfs.engine.contract.extensions cimport Runs, Sharing
 from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.blocks.pool cimport CAUSE_MAP, CAUSE_RECOVERY, KIND_USER, NONE, OOB_ENGINE, Oob, oob_unpack
@@ -22,6 +23,42 @@ cdef enum:
     ORDER_BYTES = 8          # ahead of what save() gave: the newest block's order, for a rebuild
 
 
+cdef class PyRuns(Runs):
+    """``run(lpas, ppas)`` of the class."""
+
+    def __cinit__(self, PyMapping map not None):
+        self.map = map
+
+    cdef int ends(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
+        cdef uint32_t i
+        with gil:
+            try:
+                self.map.plugin.ftl.run([lpas[i] for i in range(n)], [ppas[i] for i in range(n)])
+            except BaseException as error:
+                raise self.map.plugin.broke(f"run(lpas=[{lpas[0]}, ...])", error) from error
+        return 0
+
+
+cdef class PySharing(Sharing):
+    """``sharers(ppa)`` and ``copied(lpa, seq, ppa)`` of the class."""
+
+    def __cinit__(self, PyMapping map not None):
+        self.map = map
+
+    cdef bint is_page_of(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil:
+        with gil:
+            return lpa in self.map.sharers(ppa)
+
+    cdef bint shared_by_others(self, uint32_t ppa, uint32_t lpa) except -1 nogil:
+        with gil:
+            return any(one != lpa for one in self.map.sharers(ppa))
+
+    cdef uint32_t recovered_copy(self, uint32_t lpa, uint64_t seq, uint32_t ppa,
+                                 bint* own) except? 0xFFFFFFFE nogil:
+        with gil:
+            return self.map.copied(lpa, seq, ppa, own)
+
+
 cdef class PyMapping(Mapping):
     """lookup, bind and unbind of somebody's class, and what more it brings."""
 
@@ -33,8 +70,8 @@ cdef class PyMapping(Mapping):
         self.rebuilds = rebuilds
         self.guesses = hasattr(plugin.cls, "after_miss")
         self.saves = hasattr(plugin.cls, "save")
-        self.shares_pages = hasattr(plugin.cls, "sharers")
-        self.whole_runs = hasattr(plugin.cls, "run")
+        self.sharing = PySharing(self) if hasattr(plugin.cls, "sharers") else None
+        self.runs = PyRuns(self) if hasattr(plugin.cls, "run") else None
         self.half_erased = set()
         self.unread = []
         self.bound = <uint8_t*> calloc(self.ssd.lpas // 8 + 1, 1)
@@ -132,7 +169,7 @@ cdef class PyMapping(Mapping):
             lpa, "returned None, but this LPA was bound, and never unbound since" if ppa == NONE
             else f"returned PPA {ppa}, but this LPA was never bound, or was unbound since; it should be None")
 
-    cdef bint has(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+    cdef bint maps_to(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
         """A page that was misdirected names an LPA which is elsewhere, and a page there says so. If none does, it is
         not the page that is wrong: what cleaning would poison was flushed, and is whole."""
         with gil:
@@ -140,9 +177,9 @@ cdef class PyMapping(Mapping):
 
     cdef bint claims(self, uint32_t lpa, uint32_t ppa) except -1:
         cdef uint32_t at
-        if Mapping.has(self, lpa, ppa):
+        if Mapping.maps_to(self, lpa, ppa):
             return True
-        if self.shares_pages or not self.judged() or not self.alive(ppa) or not self.is_bound(lpa):
+        if self.sharing is not None or not self.judged() or not self.alive(ppa) or not self.is_bound(lpa):
             return False
         at = self.where(lpa)
         if at == NONE or at == ppa or self.guesses:
@@ -195,7 +232,7 @@ cdef class PyMapping(Mapping):
             return ppa
         if not self.alive(ppa):
             raise self.wrong(lpa, f"returned PPA {ppa}, {self.holds(ppa)} and is not live")
-        if self.plugin.verify and not self.guesses and not self.shares_pages and self.names(ppa, lpa) == 0:
+        if self.plugin.verify and not self.guesses and self.sharing is None and self.names(ppa, lpa) == 0:
             raise self.wrong(lpa, f"returned PPA {ppa}, {self.holds(ppa)}")
         return ppa
 
@@ -267,7 +304,7 @@ cdef class PyMapping(Mapping):
                     self.run_n = i
                     olds[i] = self.leaves(lpas[i])
                     self.put(lpas[i], ppa + i)
-                    if self.shares_pages and olds[i] != NONE and self.sharers(olds[i]):
+                    if self.sharing is not None and olds[i] != NONE and self.sharers(olds[i]):
                         olds[i] = NONE
             finally:
                 self.run_n = 0
@@ -278,21 +315,12 @@ cdef class PyMapping(Mapping):
         with gil:
             self.plugin.healthy()
             for i in range(n):
-                if self.shares_pages:
+                if self.sharing is not None:
                     self.move_shared(olds[i], news[i])
                     continue
                 if self.plugin.verify:
                     self.must_find(lpas[i], olds[i], None)
                 self.put(lpas[i], news[i])
-        return 0
-
-    cdef int run_ends(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
-        cdef uint32_t i
-        with gil:
-            try:
-                self.plugin.ftl.run([lpas[i] for i in range(n)], [ppas[i] for i in range(n)])
-            except BaseException as error:
-                raise self.plugin.broke(f"run(lpas=[{lpas[0]}, ...])", error) from error
         return 0
 
     # --- pages that several LPAs share
@@ -312,6 +340,21 @@ cdef class PyMapping(Mapping):
                     raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: lookup has LPA {lpa} elsewhere")
         return said
 
+    cdef uint32_t copied(self, uint32_t lpa, uint64_t seq, uint32_t ppa, bint* own) except? 0xFFFFFFFE:
+        """What the FTL says of a page that a recovery found, as ``Sharing.recovered_copy``."""
+        call = f"copied(lpa={lpa}, seq={seq}, ppa={ppa})"
+        try:
+            said = self.plugin.ftl.copied(lpa, seq, ppa)
+        except BaseException as error:
+            raise self.plugin.broke(call, error) from error
+        if said is None:
+            return NONE
+        if not isinstance(said, tuple) or len(said) != 2 or not isinstance(said[1], bool):
+            raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: it should be None, or (PPA, whether the "
+                                      "LPA is there)")
+        own[0] = said[1]
+        return self.plugin.to_ppa(said[0], call)
+
     cdef int move_shared(self, uint32_t old, uint32_t new) except -1:
         """Whoever is at ``old`` is at ``new`` now."""
         them = self.sharers(old)
@@ -323,34 +366,6 @@ cdef class PyMapping(Mapping):
         for lpa in them if self.plugin.verify else ():
             self.must_find(lpa, new, call)
         return 0
-
-    cdef bint accepts(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil:
-        if said == lpa or not self.shares_pages:
-            return said == lpa
-        with gil:
-            return lpa in self.sharers(ppa)
-
-    cdef bint needs(self, uint32_t ppa, uint32_t lpa) except -1 nogil:
-        if not self.shares_pages:
-            return False
-        with gil:
-            return any(one != lpa for one in self.sharers(ppa))
-
-    cdef uint32_t recovered_copy(self, uint32_t lpa, uint64_t seq, uint32_t ppa,
-                                 bint* own) except? 0xFFFFFFFE nogil:
-        with gil:
-            call = f"copied(lpa={lpa}, seq={seq}, ppa={ppa})"
-            try:
-                said = self.plugin.ftl.copied(lpa, seq, ppa)
-            except BaseException as error:
-                raise self.plugin.broke(call, error) from error
-            if said is None:
-                return NONE
-            if not isinstance(said, tuple) or len(said) != 2 or not isinstance(said[1], bool):
-                raise self.plugin.mistake(call, f"returned {reprlib.repr(said)}: it should be None, or (PPA, "
-                                          "whether the LPA is there)")
-            own[0] = said[1]
-            return self.plugin.to_ppa(said[0], call)
 
     def share(self, uint32_t lpa, uint32_t source):
         """``lpa``, which holds nothing, reads what ``source`` does from now on. Nothing is on record of it before the
@@ -379,7 +394,7 @@ cdef class PyMapping(Mapping):
                 # in a recovery, the page that a guess means may be gone by now: what is trimmed is trimmed
                 if olds[i] != NONE or (not self.plugin.ssd.ready and self.where(lpa + i) != NONE):
                     self.take_back(lpa + i)
-                if self.shares_pages and olds[i] != NONE and self.sharers(olds[i]):
+                if self.sharing is not None and olds[i] != NONE and self.sharers(olds[i]):
                     olds[i] = NONE
                     shared += 1
         return shared

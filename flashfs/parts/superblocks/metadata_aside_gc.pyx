@@ -36,6 +36,6 @@ cdef class MetadataAsideGc(Greedy):
                 return 0
         victim = self.ssd.victims.fewest()
         if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
-            if self.ssd.mapping.notice():
+            if self.ssd.mapping.release_superseded():
                 return 0
         return Greedy.clean(self)

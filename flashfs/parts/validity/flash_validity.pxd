@@ -25,7 +25,7 @@ cdef class FlashValidity(Validity):
     cdef uint32_t looked_of, looked_ppa   # the page that was read for a query last; NONE: none
     cdef uint64_t* log                     # reports that wait: PPA << 1 | lives, by PPA
     cdef readonly uint32_t log_n, log_room, log_spare
-    cdef bint recovering                   # between a load and ``opens``
+    cdef bint recovering                   # between a load and ``device_ready``
     cdef uint64_t* bits                    # the whole bitmap, in a recovery and until what it found is in flash; NULL
     cdef uint8_t* touched                  # ... of each part, whether flash has to be told
     cdef uint32_t touched_n

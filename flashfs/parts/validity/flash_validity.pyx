@@ -298,7 +298,7 @@ cdef class FlashValidity(Validity):
         self.filled = False
         return 0
 
-    def opens(self):
+    def device_ready(self):
         """A clean mount read nothing; after a recovery the bitmap stays in DRAM until its checkpoint."""
         self.recovering = False
 

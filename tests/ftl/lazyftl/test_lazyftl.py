@@ -122,7 +122,7 @@ def test_a_crash_is_recovered_from_pages(ftl: str, tmp_path: Path) -> None:
         held = worn_and_killed(path, how, 700, seed)
         with Device.open(path, options=how) as device:
             steps = {step.name: step for step in device.recovery.steps}
-            every = device.ssd.mapping.fence_every
+            every = device.ssd.mapping.from_pages.every
             assert 0 < steps["scan"].spare_reads <= 2 * every + 8 * 32 + 64
             assert steps["named"].reads >= device.ssd.mapping.figures()["translation_pages"]
             assert steps["translation"].spare_reads > 0

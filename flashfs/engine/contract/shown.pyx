@@ -1,18 +1,14 @@
 """What tools, checks and reports ask of a map."""
-from flashfs.engine.contract.recovered cimport Recovered
+from flashfs.engine.contract.recovery_wishes cimport RecoveryWishes
 
 
-cdef class Explained(Recovered):
+cdef class Shown(RecoveryWishes):
     """A map that says what it is made of, to whoever looks at it: tools, checks, reports. The host waits for none of
     this."""
 
     def translation_pages(self):
         """The PPAs of the translation pages that are live."""
         return []
-
-    def tables(self):
-        """{structure: (bytes as a controller packs them, bytes allocated)}."""
-        raise NotImplementedError
 
     def from_kernel(self):
         """Bytes of its tables that did not come from malloc."""

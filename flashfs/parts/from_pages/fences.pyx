@@ -1,0 +1,64 @@
+# distutils: language = c++
+"""Checkpoints of a mapping that is recovered from its pages (rebuild.pyx): a clean one holds everything; each other is
+a *fence*, which says where a recovery's scan for newer pages begins.
+"""
+from libc.stdint cimport uint64_t
+
+from flashfs.engine.blocks.pool cimport CAUSE_GC, KIND_TRANSLATION, STATE_OPEN
+from flashfs.engine.contract.checkpointer cimport Checkpointer
+from flashfs.engine.contract.owner cimport Owner
+from flashfs.parts.from_pages.fenced_map cimport FencedMap
+
+from flashfs.parts.from_pages.scan_mark import ScanMark, blocks_of
+
+
+cdef class Fences(Checkpointer):
+    """A fence after as many pages as the map's cache has entries, at most; the log of trims is kept from one fence to
+    the next."""
+
+    def __cinit__(self, *_, FencedMap map not None, **__):
+        self.map = map
+        self.needs_room = self.trusts_notes = True
+
+    def limit(self, uint64_t every):
+        """Pages programmed between two fences, at most."""
+        self.every = every
+
+    cdef int begins(self) except -1:
+        return self.map.write_aged()
+
+    def now_at(self):
+        """Where a recovery's scan would begin if nothing before this moment were newer than its translation page."""
+        pool, validity = self.ssd.pool, self.ssd.validity
+        still_open = {block: self.ssd.pool.next_page[block] for block in range(pool.blocks)
+                      if self.ssd.pool.state[block] == STATE_OPEN}
+        retiring = {block for block in range(pool.blocks) if self.ssd.pool.retiring[block]}
+        return ScanMark(self.ssd.seq, pool.last_order, validity.stamp_in_force(),
+                        {**still_open, **validity.unfinished()}, retiring)
+
+    def sections(self, clean):
+        """Everything; or, between clean unmounts, where the scan for newer pages begins, which is at the fence before
+        this one, and which blocks have translation pages: one that says otherwise was overwritten. After a clean one
+        the scan begins here."""
+        self.now = self.now_at()
+        if clean:
+            return {**super().sections(clean), "fence": self.now.pack()}
+        before = self.mark or ScanMark()
+        return {**self.ssd.placement.save(),
+                "tblocks": blocks_of(self.ssd.pool, (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream),
+                "fence": ScanMark(before.seq, before.order, self.now.stamp, before.open, self.now.retiring).pack()}
+
+    def to_release(self, old, clean):
+        """The trims of the time before a fence count after it still."""
+        before, self.log_before = self.log_before or [], [] if clean else list(old)
+        return before + list(old) if clean else before
+
+    def ends(self):
+        self.mark = self.now
+        self.ssd.pool.erase_stale(CAUSE_GC, self.ssd.now_ns)
+
+    def device_ready(self, clean, at):
+        self.mark = self.now_at() if clean else at
+
+    def kept(self):
+        return self.log_before or ()

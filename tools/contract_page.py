@@ -1,0 +1,114 @@
+"""docs/design/interfaces.md, from the docstrings of flashfs/engine/contract: each part of an FTL on a screen.
+
+    contract_page.py [--check]
+
+With --check nothing is written, and the exit code is 1 if the page is not what it would be.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+CONTRACT = ROOT / "flashfs/engine/contract"
+PAGE = ROOT / "docs/design/interfaces.md"
+WIDTH = 120
+#: the classes in the order of the page: (module, class, heading)
+SHOWN = (
+    ("mapping", "Mapping", "Mapping"),
+    ("validity", "Validity", "Validity"),
+    ("placement", "Placement", "Placement"),
+    ("cleaning", "Cleaning", "Cleaning"),
+    ("hooks", "Hooks", "What a mapping may hear of besides"),
+    ("recovery_wishes", "RecoveryWishes", "What a mapping may wish of a recovery and of checkpoints"),
+    ("shown", "Shown", "What tools ask of a mapping"),
+    ("extensions", "Sharing", "Extension: pages that several LPAs share"),
+    ("extensions", "Remapping", "Extension: remapping"),
+    ("extensions", "Deduplication", "Extension: deduplication"),
+    ("extensions", "Runs", "Extension: runs"),
+    ("checkpointer", "Checkpointer", "Extension: checkpoints of another kind"),
+    ("owner", "Owner", "Owners of pages"),
+    ("engine", "Engine", "What the engine offers"),
+)
+CLASS = re.compile(r"^cdef class (\w+)[^\n]*:\n", re.M)
+METHOD = re.compile(r'^    (?:cdef (?P<type>[\w ]+?[ *])|def )(?P<name>\w+)\((?P<rest>.*?):\n(?P<doc>        """.*?"""\n)?',
+                    re.M | re.S)  # fmt: skip
+INTRO = """# The interfaces
+
+Made from `flashfs/engine/contract` by `tools/contract_page.py`: what each method is, in its first sentence. The docstring
+there has the rest: shapes, units, what may fail. [contract.md](contract.md) says why it is cut like this.
+
+A method that {may} need not be written: its default suits a plain map. A page map writes the others of the first four
+tables, or takes the defaults of `flashfs/parts/defaults/defaults.pyx`, part by part.
+"""
+MAY = "*has a default*"
+
+
+class Method(NamedTuple):
+    """One method: its name, its docstring in one line, and whether it has to be written."""
+
+    name: str
+    doc: str
+    must: bool
+
+
+def body_of(module: str, name: str) -> str:
+    """The source of one class."""
+    text = (CONTRACT / f"{module}.pyx").read_text()
+    begins = {found[1]: found for found in CLASS.finditer(text)}
+    after = [found.start() for found in begins.values() if found.start() > begins[name].start()]
+    return text[begins[name].end() : min(after, default=len(text))]
+
+
+def about(body: str) -> str:
+    """The first paragraph of a class's docstring."""
+    found = re.match(r'(?:    cdef [^\n]*\n)*    """(.*?)"""', body, re.S)
+    return " ".join(found[1].partition("\n\n")[0].split()) if found else ""
+
+
+def first_sentence(doc: str) -> str:
+    """The sentence that a docstring begins with, its blanks made one each."""
+    text = " ".join(doc.strip().strip('"').split())
+    found = re.match(r"(.+?[.;:])(?: (?=[A-Z`{]))", text)
+    return (found[1] if found else text).rstrip(".;:").replace("|", r"\|")
+
+
+def methods_of(body: str) -> list[Method]:
+    """Those of one class, in its order."""
+    found = [one for one in METHOD.finditer(body) if not one["name"].startswith("__")]
+    ends = [one.start() for one in found[1:]] + [len(body)]
+    out = []
+    for one, end in zip(found, ends, strict=True):
+        code = body[one.end() : end]
+        out.append(Method(one["name"], first_sentence(one["doc"] or ""), "raise NotImplementedError" in code))
+    return out
+
+
+def table(methods: list[Method]) -> list[str]:
+    lines = ["| method | |", "| --- | --- |"]
+    return lines + [f"| `{one.name}` | {one.doc}{'' if one.must else f' — {MAY}'} |" for one in methods]
+
+
+def made() -> str:
+    """The page."""
+    parts = [INTRO.format(may=MAY)]
+    for module, name, heading in SHOWN:
+        body = body_of(module, name)
+        parts += [f"## {heading}", "", f"`flashfs/engine/contract/{module}.pyx`, `{name}`. {about(body)}", ""]
+        parts += [*table(methods_of(body)), ""]
+    return "\n".join(parts).replace("``", "`")
+
+
+def main() -> int:
+    page = made()
+    if "--check" in sys.argv[1:]:
+        return int(PAGE.read_text() != page)
+    PAGE.write_text(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
