@@ -44,6 +44,7 @@ cdef class Chip(Nand):
     cdef uint32_t* touched                 # blocks programmed since the last sync
     cdef uint8_t* is_touched
     cdef uint8_t* is_renewed               # blocks erased since the image was opened
+    cdef uint8_t* is_blank                 # blocks of whose records the file has nothing: they are not to be touched
     cdef uint32_t touched_n
     cdef uint32_t* homes                   # of an unsummed chip: where the content of a block is, in blocks, or NO_HOME
     cdef uint32_t* spare_homes             # ... where blocks were that have none any more

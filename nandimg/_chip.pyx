@@ -184,19 +184,21 @@ cdef class Chip(Nand):
         self._map(layout)
         self.doubts = path is not None
         self.reset_volatile()
+        self.find_blank()
 
     def _allocate(self):
         self.next_page = <int32_t*> malloc(self.blocks * sizeof(int32_t))
         self.touched = <uint32_t*> malloc(self.blocks * sizeof(uint32_t))
         self.is_touched = <uint8_t*> calloc(self.blocks, 1)
         self.is_renewed = <uint8_t*> calloc(self.blocks, 1)
+        self.is_blank = <uint8_t*> calloc(self.blocks, 1)
         self.homes = <uint32_t*> malloc(self.blocks * sizeof(uint32_t))
         self.spare_homes = <uint32_t*> malloc(self.blocks * sizeof(uint32_t))
         self.die_time = <Timeline*> calloc(self.dies, sizeof(Timeline))
         self.channel_time = <Timeline*> calloc(self.channels, sizeof(Timeline))
         self.one_page = <uint8_t*> malloc(self.page_bytes)
-        if not (self.next_page and self.touched and self.is_touched and self.is_renewed and self.homes
-                and self.spare_homes and self.die_time and self.channel_time and self.one_page):
+        if not (self.next_page and self.touched and self.is_touched and self.is_renewed and self.is_blank
+                and self.homes and self.spare_homes and self.die_time and self.channel_time and self.one_page):
             raise MemoryError
         memset(self.homes, 0xFF, self.blocks * sizeof(uint32_t))
 
@@ -251,6 +253,7 @@ cdef class Chip(Nand):
         free(self.touched)
         free(self.is_touched)
         free(self.is_renewed)
+        free(self.is_blank)
         free(self.homes)
         free(self.spare_homes)
         free(self.die_time)
@@ -260,6 +263,7 @@ cdef class Chip(Nand):
         self.touched = NULL
         self.is_touched = NULL
         self.is_renewed = NULL
+        self.is_blank = NULL
         self.homes = NULL
         self.spare_homes = NULL
         self.die_time = NULL
@@ -367,6 +371,17 @@ cdef class Chip(Nand):
             out[block] |= self.mark(block) != 0   # then it is pages that are missing
         return found
 
+    def find_blank(self):
+        """Which blocks have no records, by the holes of the file. To look at a record there would bring a page of the
+        host's memory for each block of a chip that holds next to nothing."""
+        cdef uint32_t block
+        cdef const uint8_t[::1] written
+        if self.path is None:
+            return
+        written = self.maybe_written()
+        for block in range(self.blocks):
+            self.is_blank[block] = not written[block]
+
     def block_table_problem(self):
         """The first block whose entry fails its check, or has more erases or synced pages than it can; or None."""
         cdef uint32_t block
@@ -410,6 +425,7 @@ cdef class Chip(Nand):
         cdef uint8_t* rec = self.record(block, page)
         cdef uint32_t epoch = self.erases(block) + 1
         cdef uint32_t data_crc, crc
+        self.is_blank[block] = 0
         copy_oob(rec + self.record_head, oob, self.oob_bytes)
         if self.keeps_data:
             data_crc = NO_DATA_CRC
@@ -426,6 +442,7 @@ cdef class Chip(Nand):
         """Those of an unsummed chip: an epoch and the OOB."""
         cdef uint8_t* rec = self.record(block, page)
         cdef uint32_t epoch = self.erases(block) + 1, _
+        self.is_blank[block] = 0
         for _ in range(n):
             memcpy(rec, &epoch, 4)
             copy_oob(rec + self.record_head, oob, self.oob_bytes)
@@ -458,7 +475,7 @@ cdef class Chip(Nand):
         """A record is ahead of the block's erase count, or says that an erase was interrupted: the host died, and kept
         the one and lost what the block table said of the other."""
         cdef uint32_t page, epoch, check, now = self.erases(block) + 1, begun = erase_begun(now)
-        for page in range(self.pages_per_block if self.doubts else 0):
+        for page in range(self.pages_per_block if self.doubts and not self.is_blank[block] else 0):
             memcpy(&epoch, self.record(block, page), 4)
             memcpy(&check, self.record(block, page) + 4, 4)
             if epoch > now or check == begun:
@@ -478,7 +495,7 @@ cdef class Chip(Nand):
         cdef uint32_t epoch, now = self.erases(block) + 1
         if page >= 0:
             return page
-        page = self.pages_per_block
+        page = 0 if self.is_blank[block] else self.pages_per_block
         while page > 0:
             memcpy(&epoch, self.record(block, page - 1), 4)
             if epoch >= now:
@@ -493,6 +510,8 @@ cdef class Chip(Nand):
         its data with the host: there, and only there, a spare read (``doubting``) verifies the data too."""
         cdef uint8_t* rec = self.record(block, page)
         cdef uint32_t epoch, crc, now = self.erases(block) + 1
+        if self.is_blank[block]:
+            return PAGE_ERASED if <int32_t> page >= self.find_next(block) else PAGE_TORN
         memcpy(&epoch, rec, 4)
         if epoch < now:
             return PAGE_ERASED if <int32_t> page >= self.find_next(block) else PAGE_TORN
@@ -859,7 +878,7 @@ cdef class Chip(Nand):
         cdef uint32_t page, epoch, count = self.erases(block) + 1
         if self.doubts and not self.is_renewed[block]:
             self.is_renewed[block] = 1
-            for page in range(self.pages_per_block):
+            for page in range(0 if self.is_blank[block] else self.pages_per_block):
                 memcpy(&epoch, self.record(block, page), 4)
                 if epoch > count and epoch - count > LOST_ERASES_MOST:
                     memset(self.record(block, page), 0, 4)  # damage: the count would be used up in passing it

@@ -201,6 +201,14 @@ cdef class Nand:
         self.require_open()
         return self.health(block)
 
+    def count_health(self, int health):
+        """How many blocks are of that health."""
+        cdef uint32_t block, n = 0
+        self.require_open()
+        for block in range(self.blocks):
+            n += self.health(block) == health
+        return n
+
     def synced_pages(self, uint32_t block):
         """As ``synced``."""
         self.require_open()

@@ -92,6 +92,7 @@ cdef int tear_erase(Chip chip, uint32_t block, int shape) except -1 nogil:
     cdef uint32_t page, epoch = chip.erases(block) + 1, begun = erase_begun(epoch)
     cdef uint32_t half = chip.pages_per_block // 2
     chip.write_entry(block, chip.erases(block), 0, chip.health(block))
+    chip.is_blank[block] = 0
     for page in range(chip.pages_per_block):
         if ((shape == TEAR_HEAD_GONE and page < half) or (shape == TEAR_TAIL_GONE and page >= half)
                 or shape == TEAR_UNSTABLE):

@@ -34,25 +34,28 @@ SHOWN = (
     ("engine", "Engine", "What the engine offers"),
 )
 CLASS = re.compile(r"^cdef class (\w+)[^\n]*:\n", re.M)
-METHOD = re.compile(r'^    (?:cdef (?P<type>[\w ]+?[ *])|def )(?P<name>\w+)\((?P<rest>.*?):\n(?P<doc>        """.*?"""\n)?',
-                    re.M | re.S)  # fmt: skip
+MAY = re.compile(r"May ([a-z, ]+)\.\s*\"\"\"")
+METHOD = re.compile(
+    r'^    (?:cdef [\w ]+?[ *]|def )(?P<name>\w+)\(.*?:\n(?P<doc>        """.*?"""\n)?', re.M | re.S
+)
 INTRO = """# The interfaces
 
-Made from `flashfs/engine/contract` by `tools/contract_page.py`: what each method is, in its first sentence. The docstring
-there has the rest: shapes, units, what may fail. [contract.md](contract.md) says why it is cut like this.
+Made from `flashfs/engine/contract` by `tools/contract_page.py`: what each method is, in its first sentence. The
+docstring there has the rest: shapes, units, what may fail. [contract.md](contract.md) says why it is cut like this.
 
-A method that {may} need not be written: its default suits a plain map. A page map writes the others of the first four
-tables, or takes the defaults of `flashfs/parts/defaults/defaults.pyx`, part by part.
+*May* is what a method may do with flash: nothing, if the field is empty. A method with a *default* need not be written:
+what the default does suits a plain map. A page map writes the others of the first four tables, or takes the parts that
+are in `flashfs/parts/defaults/defaults.pyx`.
 """
-MAY = "*has a default*"
 
 
 class Method(NamedTuple):
-    """One method: its name, its docstring in one line, and whether it has to be written."""
+    """One method: its name, its docstring's first sentence, whether it has to be written, what it may do with flash."""
 
     name: str
     doc: str
     must: bool
+    may: str
 
 
 def body_of(module: str, name: str) -> str:
@@ -83,22 +86,27 @@ def methods_of(body: str) -> list[Method]:
     out = []
     for one, end in zip(found, ends, strict=True):
         code = body[one.end() : end]
-        out.append(Method(one["name"], first_sentence(one["doc"] or ""), "raise NotImplementedError" in code))
+        may = MAY.search(one["doc"] or "")
+        out.append(Method(one["name"], first_sentence(one["doc"] or ""), "raise NotImplementedError" in code,
+                          may[1] if may else ""))  # fmt: skip
     return out
 
 
-def table(methods: list[Method]) -> list[str]:
-    lines = ["| method | |", "| --- | --- |"]
-    return lines + [f"| `{one.name}` | {one.doc}{'' if one.must else f' — {MAY}'} |" for one in methods]
+def table(methods: list[Method], *, offered: bool) -> list[str]:
+    """Rows; of what the engine has to offer nothing is there to be written."""
+    if offered:
+        return ["| method | what it does |", "| --- | --- |", *(f"| `{one.name}` | {one.doc} |" for one in methods)]
+    lines = ["| method | what it is asked | may | default |", "| --- | --- | --- | --- |"]
+    return lines + [f"| `{one.name}` | {one.doc} | {one.may} | {'' if one.must else 'yes'} |" for one in methods]
 
 
 def made() -> str:
     """The page."""
-    parts = [INTRO.format(may=MAY)]
+    parts = [INTRO]
     for module, name, heading in SHOWN:
         body = body_of(module, name)
         parts += [f"## {heading}", "", f"`flashfs/engine/contract/{module}.pyx`, `{name}`. {about(body)}", ""]
-        parts += [*table(methods_of(body)), ""]
+        parts += [*table(methods_of(body), offered=name == "Engine"), ""]
     return "\n".join(parts).replace("``", "`")
 
 

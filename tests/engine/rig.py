@@ -103,7 +103,7 @@ class Rig:
 
 def sections_bytes(ssd: Any) -> int:
     """What the sections of a checkpoint take that is written now."""
-    sections = {**ssd.mapping.save(), **ssd.validity.save(), **ssd.placement.save(), "pool": ssd.pool.save()}
+    sections = {**ssd.mapping.save(), **ssd.validity.save(), "pool": ssd.pool.save()}
     return sum(memoryview(section).nbytes for section in sections.values())
 
 

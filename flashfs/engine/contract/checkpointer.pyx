@@ -13,7 +13,7 @@ cdef class Checkpointer:
         self.every = <uint64_t> -1
 
     cdef int begins(self) except -1:
-        """A checkpoint is about to be written; it may clean."""
+        """A checkpoint is about to be written; it may clean. May read, program, clean."""
         return 0
 
     cdef int reports_kept(self) except -1 nogil:
@@ -24,7 +24,7 @@ cdef class Checkpointer:
         """{section: bytes} of a checkpoint at this moment, which is what ``ends`` is about. What spares a ``clean``
         mount work the device adds."""
         ssd = self.ssd
-        return {**ssd.mapping.save(), **ssd.validity.save(), **ssd.placement.save(), "pool": ssd.pool.save()}
+        return {**ssd.mapping.save(), **ssd.validity.save(), "pool": ssd.pool.save()}
 
     def to_release(self, old, clean):
         """A checkpoint is durable: of the log's blocks before it, ``old``, and others that were kept, those that nobody

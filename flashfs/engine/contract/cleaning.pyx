@@ -6,12 +6,13 @@ cdef class Cleaning:
     """Which block next, and where do its pages go?"""
 
     cdef int clean(self) except -1 nogil:
-        """Free space in one block, somehow; DeviceFullError if none can be gained."""
+        """Free space in one block, somehow; DeviceFullError if none can be gained. May read, program, clean."""
         with gil:
             raise NotImplementedError
 
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
-        """Empty this very block: static wear levelling and retirement ask for it, whatever ``cleans`` says."""
+        """Empty this very block: static wear levelling and retirement ask for it, whatever ``cleans`` says.
+        May read, program, clean."""
         with gil:
             raise NotImplementedError
 

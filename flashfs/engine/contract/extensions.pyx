@@ -34,7 +34,7 @@ cdef class Sharing:
         """A recovery found the page named ``lpa`` and ``seq`` at ``ppa``, where cleaning put it, and asks before
         anything else about it. All who share it are there from now on; as other pages may lie where they were, a
         mapping has to know them by that name. Returns where they were until now, NONE if it is no page that is known to
-        be shared; ``own[0]`` says whether ``lpa`` itself is still at it."""
+        be shared; ``own[0]`` says whether ``lpa`` itself is still at it. May read."""
         with gil:
             raise NotImplementedError
 
@@ -45,7 +45,7 @@ cdef class Remapping:
     cdef uint32_t room(self, uint32_t target, uint32_t source, uint32_t n, bint move) except? 0xFFFFFFFF nogil:
         """Of ``n`` LPAs from ``target`` on, each of which is to be pointed at the page of the one as far after
         ``source``: how many can be, from the first on, by one ``run``; 0 if the first has to be written. All sources
-        are mapped, and in flash. It makes room, so it may clean and sync."""
+        are mapped, and in flash. It makes room, so it may clean and sync. May read, program, clean."""
         with gil:
             raise NotImplementedError
 
@@ -53,7 +53,7 @@ cdef class Remapping:
                  uint32_t* olds) except -1 nogil:
         """Point them there: on record, under ``seq``, when this returns. With ``move`` the sources hold nothing then.
         ``olds`` as in ``Mapping.bind``, of the targets. What it stores begins at ``ssd.map_ns``, which is its end
-        then."""
+        then. May read, program."""
         with gil:
             raise NotImplementedError
 
@@ -68,7 +68,7 @@ cdef class Deduplication:
     cdef bint is_known(self, uint32_t lpa, const uint8_t* page, uint64_t word, int64_t* t_ns) except -1 nogil:
         """The host writes that page, of which ``page`` is the content; or, on a chip that keeps none (NULL), equal
         ``word`` stand for equal contents. Whether such a page is known: in flash, or of those asked about before in
-        this request. Takes its time from ``t_ns`` on."""
+        this request. Takes its time from ``t_ns`` on. May read."""
         with gil:
             raise NotImplementedError
 
@@ -76,7 +76,7 @@ cdef class Deduplication:
                             uint32_t* old) except -1 nogil:
         """The page that ``is_known`` was last asked about, and those before it in flash by now: point its LPA at one of
         the same content, under ``seq``. False if there is none, or the LPA cannot be pointed there; it is to be written
-        then. ``old`` as in ``Mapping.bind``. Makes room, so it may clean and sync."""
+        then. ``old`` as in ``Mapping.bind``. Makes room, so it may clean and sync. May read, program, clean."""
         with gil:
             raise NotImplementedError
 

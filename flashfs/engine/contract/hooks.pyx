@@ -11,17 +11,17 @@ cdef class Hooks(Shown):
     # --- parts of the map in flash
 
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil:
-        """The host is about to trim these LPAs; as ``prepare``."""
+        """The host is about to trim these LPAs; as ``prepare``. May read, program, clean."""
         return n
 
     cdef int housekeep(self) except -1 nogil:
         """Between requests: what the mapping has to do now and then, such as writing back translation pages. It may
-        clean."""
+        clean. May read, program, clean."""
         return 0
 
     cdef int moves_end(self) except -1 nogil:
         """Cleaning is through with a block, and all is consistent: what moves have left to do, such as writing
-        translation pages. It may not clean."""
+        translation pages. It may not clean. May read, program."""
         return 0
 
     cdef int superseded_left(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
@@ -31,7 +31,7 @@ cdef class Hooks(Shown):
 
     cdef bint release_superseded(self) except -1 nogil:
         """Nothing seems to be dead, and cleaning needs space: find out which pages were superseded, where validity is
-        late, and let go of those that are only kept until a sync. Whether there were any."""
+        late, and let go of those that are only kept until a sync. Whether there were any. May read, program."""
         return False
 
     def limit_tables(self, uint64_t share):

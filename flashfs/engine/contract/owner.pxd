@@ -1,8 +1,6 @@
 # Who has the pages of one kind.
 from libc.stdint cimport uint8_t, uint32_t
 
-from flashfs.engine.blocks.pool cimport Oob
-
 
 cdef enum:                   # Owner.confirm: is this page what its OOB says it is?
     FOREIGN = 0              # no: the map knows nothing of it, so something is damaged
@@ -18,4 +16,3 @@ cdef class Owner:
     cdef int page_lost(self, uint32_t ppa) except -1 nogil
     cdef uint32_t locate(self, uint32_t id) except? 0xFFFFFFFE nogil
     cdef int recovered(self, uint32_t id, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil
-    cdef int found(self, const Oob* oob, uint32_t ppa) except -1 nogil

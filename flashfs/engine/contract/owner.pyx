@@ -1,12 +1,13 @@
 """Who has the pages of one kind: the host's are the mapping's, translation pages, pages of a validity store, trims."""
 from libc.stdint cimport uint8_t, uint32_t
 
-from flashfs.engine.blocks.pool cimport NONE, Oob
+from flashfs.engine.blocks.pool cimport NONE
 
 
 cdef class Owner:
-    """Whoever has the pages of one kind: it alone knows whether such a page is live. What its pages' OOBs say in the
-    place of an LPA is a number of its own, the *id*; of user pages it is the LPA."""
+    """Who has the pages of one kind: it alone knows whether such a page is live. What its pages' OOBs say in the place
+    of an LPA is a number of its own, the *id*; of user pages it is the LPA. A page that a recovery finds, and that was
+    made after the checkpoint, is dead, unless its owner takes it up in a step of its own."""
 
     def __cinit__(self, *_, **__):
         self.stream = -1
@@ -33,13 +34,6 @@ cdef class Owner:
 
     cdef int recovered(self, uint32_t id, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
         """Recovery found that page ``id``, which the checkpoint knows, is at ``ppa``."""
-        return 0
-
-    cdef int found(self, const Oob* oob, uint32_t ppa) except -1 nogil:
-        """Recovery found a whole page of this owner that was made after the checkpoint, or while there is none. It is
-        dead, unless its owner takes it up in a recovery step of its own; pages come block by block, and of the last one
-        of a block only the spare area is known to be whole. A scan may be done twice: then ``reset`` or ``load`` of the
-        part comes between."""
         return 0
 
     def live_ppas(self):

@@ -6,7 +6,7 @@ cdef class Placement:
     """Where may these pages be programmed?"""
 
     cdef int make_ready(self, int stream) except -1 nogil:
-        """Clean what has to be cleaned before the next ``take`` of that stream."""
+        """Clean what has to be cleaned before the next ``take`` of that stream. May read, program, clean."""
         return 0
 
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
@@ -32,20 +32,6 @@ cdef class Placement:
     cdef int finish(self, int stream) except -1 nogil:
         """Nothing more comes for this stream for a while: give up a half-filled block that is not worth keeping."""
         return 0
-
-    def save(self):
-        """{section: buffer} for a checkpoint, if it has something to keep."""
-        return {}
-
-    def load(self, sections):
-        """The inverse."""
-
-    def reset(self):
-        """A recovery found no checkpoint."""
-
-    def recovery_steps(self):
-        """As RecoveryWishes.recovery_steps."""
-        return ()
 
     def attach(self):
         """Take up the blocks that the pool says are open: after a format, a load or a recovery."""

@@ -34,7 +34,7 @@ cdef class RecoveryWishes(Owner):
 
     def recovery_erased(self):
         """Blocks that ``locate`` found to have been erased since the checkpoint when it read them (an erased page among
-        them, or ``Nand.lost_erase``); the recovery is redone without what the checkpoint says of them."""
+        them, or ``Nand.lost_erase``); the recovery is redone without what the checkpoint says of them. May read."""
         return ()
 
     def distrust(self):
@@ -60,7 +60,8 @@ cdef class RecoveryWishes(Owner):
         """Mapping and validity are final, and agree: the device is ready."""
 
     cdef int checkpoint_begins(self) except -1:
-        """A checkpoint is about to save mapping and validity: what it needs no more is dead from here on."""
+        """A checkpoint is about to save mapping and validity: what it needs no more is dead from here on.
+        May read, program."""
         return 0
 
     def save_clean(self):
@@ -78,5 +79,5 @@ cdef class RecoveryWishes(Owner):
 
     def doubt(self, bint whole=True):
         """None, or what does not fit though it may come of damaged pages alone, where a mapping guesses: a recovery
-        then asks every live page whose it is."""
+        then asks every live page whose it is. May read."""
         return None

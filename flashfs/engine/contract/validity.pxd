@@ -25,7 +25,6 @@ cdef class Validity:
     cdef uint32_t count(self, uint32_t block) noexcept nogil
     cdef int bitmap(self, uint32_t block, uint64_t* words) except -1 nogil
     cdef uint32_t pages(self, uint32_t block, uint32_t* out) except? 0xFFFFFFFF nogil
-    cdef int housekeep(self) except -1 nogil
     cdef uint64_t pages_named(self) noexcept nogil
     cdef int checkpoint_begins(self) except -1
     cdef int checkpoint_ended(self, bint whole) except -1

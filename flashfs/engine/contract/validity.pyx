@@ -50,7 +50,8 @@ cdef class Validity:
     cdef uint32_t prepare(self, uint32_t n, bint may_clean) except? 0xFFFFFFFF nogil:
         """Up to ``n`` pages will be reported before the next call, whatever they are. Makes room for all of them if
         that can be, else for as many as it returns: twice as many as a run or a block has pages, at least. It may
-        program; and, if ``may_clean``, clean, which changes mapping and validity. If not, it is called by cleaning."""
+        program; and, if ``may_clean``, clean, which changes mapping and validity. If not, it is called by cleaning.
+        May read, program, clean."""
         return n
 
     cdef uint32_t room(self) noexcept nogil:
@@ -77,6 +78,7 @@ cdef class Validity:
         return 0
 
     cdef bint is_live(self, uint32_t ppa) except -1 nogil:
+        """Whether the page is live, as far as the store knows. May read."""
         with gil:
             raise NotImplementedError
 
@@ -85,20 +87,16 @@ cdef class Validity:
         return self.victims.valid[block]
 
     cdef int bitmap(self, uint32_t block, uint64_t* words) except -1 nogil:
-        """A bit a page of the block, the lowest first; what is beyond the block is 0."""
+        """A bit a page of the block, the lowest first; what is beyond the block is 0. May read."""
         with gil:
             raise NotImplementedError
 
     cdef uint32_t pages(self, uint32_t block, uint32_t* out) except? 0xFFFFFFFF nogil:
-        """Page numbers of the block's live pages, ascending; returns how many."""
+        """Page numbers of the block's live pages, ascending; returns how many. May read."""
         if self.victims.valid[block] == 0:
             return 0
         self.bitmap(block, self.words)
         return list_bits(self.words, (self.ssd.nand.pages_per_block + 63) // 64, out)
-
-    cdef int housekeep(self) except -1 nogil:
-        """Between requests, as Hooks.housekeep."""
-        return 0
 
     cdef uint64_t pages_named(self) noexcept nogil:
         """How many live pages are the store's own."""
@@ -106,7 +104,7 @@ cdef class Validity:
 
     cdef int checkpoint_begins(self) except -1:
         """A checkpoint is about to save mapping and validity. What the store has to program for that, it programs now;
-        a sync follows. Its ``save`` then says all that it knows, or names pages that do."""
+        a sync follows. Its ``save`` then says all that it knows, or names pages that do. May read, program."""
         return 0
 
     cdef int checkpoint_ended(self, bint whole) except -1:
@@ -117,15 +115,19 @@ cdef class Validity:
         """As RecoveryWishes.device_ready; the mapping's comes after."""
 
     def save(self):
+        """{section: buffer} for a checkpoint; names take 8 bytes at most."""
         raise NotImplementedError
 
     def load(self, sections):
+        """The inverse of ``save``; ValueError says what cannot be."""
         raise NotImplementedError
 
     def reset(self):
+        """Nothing is live: a recovery that found no checkpoint starts here."""
         raise NotImplementedError
 
     def tables(self):
+        """{structure: (bytes as a controller packs them, bytes allocated)}."""
         raise NotImplementedError
 
     def figures(self):
@@ -159,7 +161,7 @@ cdef class Validity:
         return {}
 
     def counts_from_pages(self, sections, ends):
-        """Behind that, and loaded with it: the section of live pages by block; ``ends``, of each block: pages that it
+        """After that, and loaded with it: the section of live pages by block; ``ends``, of each block: pages that it
         has. A store that goes ``by_map`` says that all of those live: which do is told by ``take_named``."""
         raise NotImplementedError
 
@@ -174,11 +176,12 @@ cdef class Validity:
 
     cdef int pages_known(self) except -1 nogil:
         """Recovery: the store's own pages are where they say by now, so they can be read; ``forget`` was called for
-        all blocks that were erased since the checkpoint. Everything behind this is about pages found since."""
+        all blocks that were erased since the checkpoint. Everything behind this is about pages found since.
+        May read."""
         return 0
 
     def live_in(self, uint32_t block):
-        """Page numbers of the live pages of a block."""
+        """Page numbers of the live pages of a block. May read."""
         cdef uint32_t* out = <uint32_t*> malloc(self.ssd.nand.pages_per_block * sizeof(uint32_t))
         if out == NULL:
             raise MemoryError
@@ -189,4 +192,5 @@ cdef class Validity:
             free(out)
 
     def check(self):
+        """Invariants of the store, each a line when broken."""
         return []

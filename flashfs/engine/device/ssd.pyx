@@ -899,7 +899,6 @@ cdef class Ssd(Engine):
         self.wear.level()
         self.map_ns = self.now_ns
         self.mapping.housekeep()
-        self.validity.housekeep()
         if self.budget and self.host_write >= self.refit_at:
             with gil:
                 self.fit_cache()

@@ -109,7 +109,7 @@ class Recovery:
 
     def __init__(self, ssd, readonly=False, repairs=False):
         self.work = (ssd.mapping.recovery_worker() or Worker)(ssd, repairs)
-        self.parts = {"mapping": ssd.mapping, "validity": ssd.validity, "placement": ssd.placement}
+        self.parts = {"mapping": ssd.mapping, "validity": ssd.validity}
         self.readonly = readonly
         self.report = Report()
 

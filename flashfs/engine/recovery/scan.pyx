@@ -194,14 +194,12 @@ cdef class Scanner:
         if self.base is None:
             self.ssd.mapping.reset()
             self.ssd.validity.reset()
-            self.ssd.placement.reset()
             for block in range(self.ssd.pool.blocks):
                 self.ssd.pool.state[block] = STATE_FREE
             return
         try:
             self.ssd.mapping.load(self.base.sections)
             self.ssd.validity.load(self.base.sections)
-            self.ssd.placement.load(self.base.sections)
             self.ssd.pool.load(self.base.sections["pool"])
             admit(self.ssd, self.base.blocks(self.ssd.pages_per_block),
                   not (self.from_pages and self.ssd.validity.by_map))
@@ -492,7 +490,6 @@ cdef class Scanner:
         elif oob.kind < KINDS and self.ssd.owner_at[oob.kind] != NULL:
             self.seq = max(self.seq, oob.seq)
             if (not self.based or oob.seq > self.checkpoint_seq) and not self.collecting:
-                (<Owner> self.ssd.owner_at[oob.kind]).found(oob, ppa)
                 return False
             if oob.lpa >= (<Owner> self.ssd.owner_at[oob.kind]).ids:
                 return False

@@ -44,8 +44,7 @@ cdef class Fences(Checkpointer):
         if clean:
             return {**super().sections(clean), "fence": self.now.pack()}
         before = self.mark or ScanMark()
-        return {**self.ssd.placement.save(),
-                "tblocks": blocks_of(self.ssd.pool, (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream),
+        return {"tblocks": blocks_of(self.ssd.pool, (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream),
                 "fence": ScanMark(before.seq, before.order, self.now.stamp, before.open, self.now.retiring).pack()}
 
     def to_release(self, old, clean):
