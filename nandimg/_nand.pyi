@@ -1,3 +1,4 @@
+
 from _typeshed import ReadableBuffer
 
 from nandimg.geometry import Geometry
@@ -47,3 +48,4 @@ class Nand:
     def counters(self) -> dict[str, list[int]]: ...
     @property
     def paired_pages(self) -> int: ...
+    def count_health(self, health: int) -> int: ...

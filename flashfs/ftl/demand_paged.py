@@ -13,11 +13,12 @@ from typing import Any
 
 from flashfs.engine.views import block_map
 from flashfs.errors import RoomError, UsageError
-from flashfs.ftl import Option, charts
+from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import spare_blocks, spread_map, streams_for
 from flashfs.parts.battery.map_battery import pages_of
 from flashfs.parts.defaults.defaults import Greedy, PageBitmap
 from flashfs.parts.paged.cmt import ENTRY_BYTES
+from flashfs.parts.paged.demand_map import saved_bytes
 from flashfs.parts.paged.map_btree import fanout_for, plant_tree, tree_kept, tree_sections
 from flashfs.parts.paged.newer_section import newer_bytes
 from flashfs.parts.superblocks.metadata_aside_gc import MetadataAsideGc
@@ -284,3 +285,41 @@ EVENTS: Mapping[str, Callable[[Any], int]] = {
 DAMAGE_EVENTS: Mapping[str, Callable[[Any], int]] = {
     "a translation page was made again": lambda ssd: ssd.mapping.rebuilds
 }
+
+
+def demand_scheme(
+    *, name: str, battery: bool = False, figures: Callable[[Any], dict[str, Any]] | None = None,
+    views: Mapping[str, Any] | None = None, numbered: Mapping[str, Any] | None = None,
+    events: Mapping[str, Callable[[Any], int]] | None = None,
+    damage_events: Mapping[str, Callable[[Any], int]] | None = None,
+    pictures: Callable[[Any], list[dict[str, Any]]] | None = None, **own: Any,
+) -> Scheme:
+    """The scheme of a demand-paged map. What ``own`` does not say is as DFTL has it: a map alone is replaced, which
+    stamps nothing and keeps its directory and its newer entries in a checkpoint. ``figures`` are those of the view
+    `map`, ``views``, ``numbered``, ``events`` and ``damage_events`` come to what each such scheme has, and ``pictures``
+    to its charts. With a ``battery`` the scheme says of it what it does."""
+
+    def of_map(device: Any) -> dict[str, Any]:
+        """The mapping in figures."""
+        said = figures(device) if figures is not None else facts(device)
+        return {**said, **battery_says(device)} if battery else said
+
+    def drawings(device: Any) -> list[dict[str, Any]]:
+        return [charts.facts(of_map(device)), *drawn(device)[1:], *(pictures(device) if pictures is not None else ())]
+
+    return Scheme(
+        name=name,
+        scheme_oob=0,
+        views={"map": of_map, "gtd": gtd, "cmt": cmt, "newer": newer, **(views or {})},
+        numbered={"translation": ("page", translation), **(numbered or {})},
+        charts=drawings,
+        events={**(FROM_BATTERY if battery else {}), **EVENTS, **(events or {})},
+        damage_events={**DAMAGE_EVENTS, **(damage_events or {})},
+        manual=f"docs/ftl/{name}.md",
+        **{
+            "replaces": ("mapping",),
+            "saved_bytes": lambda geometry: saved_bytes(geometry.lpas, geometry.page_bytes),
+            "describe_translation": describe_translation,
+            **own,
+        },
+    )  # fmt: skip

@@ -111,7 +111,7 @@ class Trace:
     """A recorded trace. Each iteration reads the file from its beginning and yields a Batch a chunk; memory for one.
 
     What an iteration has found of the whole is known when it is over: ``ending`` is None if the recording was closed in
-    order, else one line that says where it breaks off; ``records`` were read, ``superseded_left`` were noted and are not there.
+    order, else one line that says where it breaks off; ``records`` were read, ``dropped`` were noted and are not there.
     """
 
     def __init__(self, path: Path) -> None:

@@ -9,8 +9,6 @@ from libc.string cimport memcpy, memmove
 
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK, Nand
 
-import struct
-
 STATE_NAMES = ("free", "pending", "open", "closed", "meta", "bad")
 KIND_NAMES = {1: "user", 2: "translation", 3: "validity", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}
 CAUSE_NAMES = ("host", "gc", "wear", "map", "checkpoint", "trim", "recovery", "retire", "mount", "pad",

@@ -27,8 +27,8 @@ cdef class Checkpointer:
         return {**ssd.mapping.save(), **ssd.validity.save(), "pool": ssd.pool.save()}
 
     def to_release(self, old, clean):
-        """A checkpoint is durable: of the log's blocks before it, ``old``, and others that were kept, those that nobody
-        needs any more."""
+        """A checkpoint is durable: of the log's blocks before it, ``old``, and others that were kept, those that are
+        not needed any more."""
         return old
 
     def ends(self):

@@ -76,7 +76,7 @@ cdef class Engine:
         return (<Owner> self.owner_at[KIND_TRANSLATION]).ids if self.owner_at[KIND_TRANSLATION] != NULL else 0
 
     cdef int kind_of(self, uint32_t block) noexcept nogil:
-        """What pages a block is for: user pages, unless it is of a stream that another kind's owner has."""
+        """What kind of pages is in a block: user pages, unless it is of a stream that another kind's owner has."""
         cdef int kind
         for kind in range(KINDS):
             if (self.owner_at[kind] != NULL
@@ -95,13 +95,13 @@ cdef class Engine:
         return 0
 
     cdef int lose(self, int kind, uint32_t ppa) except -1:
-        """A page of that kind is gone, and its owner is to manage without."""
+        """A page of that kind is gone: its owner must do without."""
         if self.owner_at[kind] != NULL:
             (<Owner> self.owner_at[kind]).page_lost(ppa)
         return 0
 
     def alarm(self, text):
-        """Since the mount somebody found what no power cut can have left: a line for whoever asks."""
+        """Something was found since the mount that no power cut can have left: a line for those who ask."""
         if self.alarms is None:
             self.alarms = []
         if len(self.alarms) < ALARMS_MOST and text not in self.alarms:
@@ -177,7 +177,7 @@ cdef class Engine:
 
     def carry(self, uint32_t pages):
         """Cleaning is going to move groups of blocks that hold up to so many live pages: room for the lists is made
-        once, some 40 bytes a page."""
+        once, some 40 bytes per page."""
         raise NotImplementedError
 
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:

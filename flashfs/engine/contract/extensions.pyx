@@ -20,7 +20,7 @@ cdef class Sharing:
     - ``pages_named``, ``verify`` and fsck count pages, not LPAs."""
 
     cdef bint is_page_of(self, uint32_t lpa, uint32_t ppa, uint32_t said) except -1 nogil:
-        """Whether the page read at ``ppa``, whose OOB says another LPA, ``said``, is what ``lpa`` is to read."""
+        """Whether the page read at ``ppa``, whose OOB says another LPA, ``said``, is what ``lpa`` reads."""
         with gil:
             raise NotImplementedError
 
@@ -43,7 +43,7 @@ cdef class Remapping:
     """An LPA can be pointed at another's page. Goes with ``sharing``."""
 
     cdef uint32_t room(self, uint32_t target, uint32_t source, uint32_t n, bint move) except? 0xFFFFFFFF nogil:
-        """Of ``n`` LPAs from ``target`` on, each of which is to be pointed at the page of the one as far after
+        """Of ``n`` LPAs from ``target`` on, each of which will be pointed at the page of the one as far after
         ``source``: how many can be, from the first on, by one ``run``; 0 if the first has to be written. All sources
         are mapped, and in flash. It makes room, so it may clean and sync. May read, program, clean."""
         with gil:
@@ -75,14 +75,14 @@ cdef class Deduplication:
     cdef bint point_at_same(self, uint32_t lpa, const uint8_t* page, uint64_t seq, int64_t* t_ns,
                             uint32_t* old) except -1 nogil:
         """The page that ``is_known`` was last asked about, and those before it in flash by now: point its LPA at one of
-        the same content, under ``seq``. False if there is none, or the LPA cannot be pointed there; it is to be written
+        the same content, under ``seq``. False if there is none, or the LPA cannot be pointed there; it must be written
         then. ``old`` as in ``Mapping.bind``. Makes room, so it may clean and sync. May read, program, clean."""
         with gil:
             raise NotImplementedError
 
 
 cdef class Runs:
-    """Pages that are written together are told as a whole."""
+    """Pages that are written together are passed on as a whole."""
 
     cdef int ends(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
         """These pages were written together, by the host or by cleaning, and are bound already, extent by extent: here

@@ -60,7 +60,7 @@ cdef class Mapping(Hooks):
 
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
         """``n`` LPAs from ``lpa`` on are trimmed; ``olds`` as in ``bind``. Returns more than 0 if there were some that
-        were mapped though nobody can say where any more: that they are trimmed has to be on record too. May read."""
+        were mapped though it is not known where any more: that they are trimmed must be on record too. May read."""
         with gil:
             raise NotImplementedError
 
@@ -81,7 +81,7 @@ cdef class Mapping(Hooks):
         for i in range(n):
             if lpas[i] < self.ssd.lpas and self.maps_to(lpas[i], ppas[i]):
                 answers[i] = LIVE
-            else:                          # where validity is late, a page that nobody names is nothing unusual
+            else:                          # where validity is late, a page that no LPA names is nothing unusual
                 answers[i] = SUPERSEDED if self.ssd.validity.late and lpas[i] < self.ssd.lpas else FOREIGN
         return 0
 
@@ -121,7 +121,7 @@ cdef class Mapping(Hooks):
 
     cdef int64_t pages_named(self) except -2 nogil:
         """How many pages are live if the mapping is right: the LPAs that are mapped, and its translation pages. -1 if
-        nobody can say without reading flash. Asked before each checkpoint, so a pass through the table at most."""
+        that takes a read of flash. Asked before each checkpoint, so a pass through the table at most."""
         return -1
 
     def verify(self, bint whole=True):

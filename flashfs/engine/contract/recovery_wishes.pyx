@@ -7,7 +7,7 @@ cdef class RecoveryWishes(Owner):
     """All of it has a default: nothing."""
 
     def recovery_steps(self):
-        """[(name, after, about, function)]: what else is to be done in a recovery of this part, after the engine's
+        """[(name, after, about, function)]: what else a recovery does of this part, after the engine's
         step ``after``. The function returns a line about what it did; what it raises as ValueError or MapLostError is
         held against the mapping in the step `fit`. Not called where a clean checkpoint spares a recovery."""
         return ()
@@ -38,7 +38,7 @@ cdef class RecoveryWishes(Owner):
         return ()
 
     def distrust(self):
-        """Pages or trims are missing, and what was found is to be taken up before anything else is lost."""
+        """Pages or trims are missing: what was found must be taken up before anything else is lost."""
 
     def recovery_reopens(self):
         """Whether blocks that were open at a crash stay open (after proof that their next page is blank)."""
@@ -74,7 +74,7 @@ cdef class RecoveryWishes(Owner):
         everything else is loaded; never by a recovery, which adds to a checkpoint what came after it."""
 
     cdef int checkpoint_ended(self, bint whole) except -1:
-        """It is durable; or else the last one counts on, and all that that stands on is live again."""
+        """It is durable; or else the last one counts on, and all that it stands on is live again."""
         return 0
 
     def doubt(self, bint whole=True):

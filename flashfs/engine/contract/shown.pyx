@@ -3,8 +3,7 @@ from flashfs.engine.contract.recovery_wishes cimport RecoveryWishes
 
 
 cdef class Shown(RecoveryWishes):
-    """A map that says what it is made of, to whoever looks at it: tools, checks, reports. The host waits for none of
-    this."""
+    """A map that shows what it is made of: to tools, checks, reports. The host waits for none of this."""
 
     def translation_pages(self):
         """The PPAs of the translation pages that are live."""

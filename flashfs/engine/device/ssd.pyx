@@ -18,7 +18,6 @@ from flashfs.engine.contract.cleaning cimport Cleaning
 from flashfs.engine.contract.checkpointer cimport Checkpointer
 from flashfs.engine.contract.engine cimport GOING, IN_BIND, IN_CHECKPOINT, IN_REMAP, IN_SYNC, IN_TRIM, Engine
 from flashfs.engine.contract.mapping cimport Mapping
-from flashfs.engine.contract.owner cimport Owner
 from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.contract.placement cimport Placement
 from flashfs.engine.contract.validity cimport Validity

@@ -295,9 +295,10 @@ cdef class Resolver(Scanner):
 
     # A mapping whose ``sharing`` ``names_sharers`` has a record, with a sequence number of its own, of each LPA that
     # was pointed at another's page, and makes a new record of the same number when that page is moved. Such a record
-    # is settled as if the page it names were one of that LPA; so an LPA is where the newest says, whether page or record. Which pages
-    # live cannot be told before all LPAs are settled: it is counted then, and once more when moves have been undone. A
-    # move that was cut before all records had been made anew leaves an LPA at the original, which lives: it is undone.
+    # is settled as if the page it names were one of that LPA; so an LPA is where the newest says, be it page or record.
+    # Which pages live is not known before all LPAs are settled: it is counted then, and once more when moves have been
+    # undone. A move that was cut before all records had been made anew leaves an LPA at the original, which lives: it
+    # is undone.
 
     def claims(self):
         """The records of a mapping whose ``sharing`` ``names_sharers``, as far as they are newer than the checkpoint,

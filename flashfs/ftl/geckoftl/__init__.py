@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.ftl import Option, Scheme
+from flashfs.ftl import Option
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.demand_paged import (
     CMT_BYTES,
-    DAMAGE_EVENTS,
-    EVENTS,
     FENCE,
     HELD,
     cleaning_for,
-    cmt,
-    describe_translation,
-    drawn,
+    demand_scheme,
     facts,
-    gtd,
     newer,
     require_room,
     slots_for,
-    translation,
 )
 from flashfs.ftl.geckoftl import views
 from flashfs.ftl.geckoftl.mapping import GeckoMap
@@ -67,15 +61,13 @@ def _map(device: Any) -> dict[str, Any]:
     return {**facts(device), "uip": mapping.uip_n}
 
 
-SCHEME = Scheme(
+SCHEME = demand_scheme(
     name="geckoftl",
     title="GeckoFTL",
     paper="N. Dayan, P. Bonnet, S. Idreos, GeckoFTL: Scalable Flash Translation Techniques For Very Large Flash "
     "Devices, SIGMOD 2016",
     about="page validity in a log-structured merge tree in flash; writes that do not ask where their pages were",
     replaces=("mapping", "validity", "cleaning"),
-    scheme_oob=0,
-    saved_bytes=lambda geometry: saved_bytes(geometry.lpas, geometry.page_bytes),
     sections=_sections,
     build=_build,
     options=(
@@ -92,23 +84,21 @@ SCHEME = Scheme(
         FENCE,
         HELD,
     ),
-    describe_translation=describe_translation,
     describe_validity=views.describe,
-    views={"map": _map, "gtd": gtd, "cmt": cmt, "newer": _newer, "runs": views.runs},
+    figures=_map,
+    views={"newer": _newer, "runs": views.runs},
     numbered={
-        "translation": ("page", translation), "gecko": ("block", views.block), "run": ("run", views.run),
+        "gecko": ("block", views.block), "run": ("run", views.run),
     },
-    charts=lambda device: [*drawn(device), *views.drawn(device)],
+    pictures=views.drawn,
     events={
-        **EVENTS,
         "runs of Gecko merged": lambda ssd: ssd.validity.gecko.merges,
         "superseded pages identified": lambda ssd: ssd.mapping.identified,
         "metadata cleaned after all": lambda ssd: ssd.cleaning.escapes,
     },
-    damage_events={**DAMAGE_EVENTS, "Gecko was made again": lambda ssd: ssd.validity.rebuilds},
+    damage_events={"Gecko was made again": lambda ssd: ssd.validity.rebuilds},
     tight={"cmt_bytes": (250, 500, 2_000), "entries": (3, 8, 20), "ratio": (2, 3), "held": (1, 5)},
     varied={"cmt_bytes": (0, 300, 1_500), "ratio": (2, 4), "held": (5, 25, 100)},
     chips=("tiny-32", "tiny-96q", "tiny-1536"),
     year=2016,
-    manual="docs/ftl/geckoftl.md",
 )  # fmt: skip

@@ -1,5 +1,6 @@
 from typing import Any
 
+from flashfs.parts.from_pages.fences import Fences
 from flashfs.parts.paged.cached_map import CachedMap
 
 class GeckoMap(CachedMap):
@@ -17,3 +18,6 @@ class GeckoMap(CachedMap):
     def spared_writes(self) -> int: ...
     @property
     def moved_share(self) -> int: ...
+    def find_reports(self, versions: Any, since: int, in_scan: Any) -> Any: ...
+
+class GeckoFences(Fences): ...

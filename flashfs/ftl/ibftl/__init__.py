@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.ftl import Option, Scheme
+from flashfs.ftl import Option
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.demand_paged import (
     CLEANING,
     CMT_BYTES,
-    DAMAGE_EVENTS,
     DIRTY,
-    EVENTS,
     FANOUT,
     FENCE,
     NODES,
     PROTECTED,
     cleaning_for,
-    cmt,
+    demand_scheme,
     describe_words,
-    drawn,
-    facts,
-    gtd,
-    newer,
     plant,
     require_room,
     slots_for,
-    translation,
     tree,
     tree_mapping_sections,
 )
@@ -57,35 +50,32 @@ def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[
     return {**tree_mapping_sections(geometry, options), **FencedLog.section_bytes(geometry)}
 
 
-SCHEME = Scheme(
+SCHEME = demand_scheme(
     name="ibftl",
     title="IB-FTL",
     paper="P.-C. Huang, Y.-H. Chang, T.-W. Kuo, An Index-Based Management Scheme with Adaptive Caching for Huge-Scale "
     "Low-Cost Embedded Flash Storages, TODAES 2013, as N. Dayan et al., GeckoFTL, SIGMOD 2016, compare with it",
     about="LazyFTL's cache over a B-tree in flash; dead pages in a log in flash, a chain a block",
     replaces=("mapping", "validity"),
-    scheme_oob=0,
     saved_bytes=lambda geometry: sum(tree_mapping_sections(geometry, {"fanout": 0}).values()),
     sections=_sections,
     build=_build,
     options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, FANOUT, FENCE, LOG, NODES, PROTECTED),
     describe_translation=describe_words,
     describe_validity=views.describe,
-    views={"map": facts, "gtd": gtd, "cmt": cmt, "newer": newer, "tree": tree, "pvl": views.log},
-    numbered={"translation": ("page", translation), "chain": ("block", views.chain)},
-    charts=lambda device: [*drawn(device), *views.drawn(device)],
+    views={"tree": tree, "pvl": views.log},
+    numbered={"chain": ("block", views.chain)},
+    pictures=views.drawn,
     events={
-        **EVENTS,
         "translation pages written for the bound": lambda ssd: ssd.mapping.bound_writes,
         "nodes of the tree written": lambda ssd: ssd.mapping.gtd.node_programs,
         "pages of the log written": lambda ssd: ssd.validity.flushes,
         "entries of the log that were logged again": lambda ssd: ssd.validity.reinserted,
         "entries of the log that were discarded": lambda ssd: ssd.validity.discarded,
     },
-    damage_events={**DAMAGE_EVENTS, "the log was made again": lambda ssd: ssd.validity.rebuilds},
+    damage_events={"the log was made again": lambda ssd: ssd.validity.rebuilds},
     tight={"cmt_bytes": (200, 500, 2_000), "fanout": (2, 4), "nodes": (1, 2), "log": (100, 200)},
     varied={"cmt_bytes": (0, 300, 1_500), "dirty": (5, 10, 50), "nodes": (1, 8), "log": (100, 200, 400)},
     chips=("tiny-112",),  # the tree has nodes there
     year=2013,
-    manual="docs/ftl/ibftl.md",
 )

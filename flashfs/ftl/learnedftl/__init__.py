@@ -6,25 +6,17 @@ from typing import Any
 
 from flashfs.engine.views import block_map
 from flashfs.errors import BindError
-from flashfs.ftl import Option, Scheme, charts
+from flashfs.ftl import Option, charts
 from flashfs.ftl.common import MAP_DIES, STRIPE, spare_for, spread_map, superblocks_for
 from flashfs.ftl.demand_paged import (
     CLEANING,
-    DAMAGE_EVENTS,
-    EVENTS,
     PREFETCHING,
     SHARE,
     built,
     cache_bytes_for,
-    cmt,
-    describe_translation,
-    drawn,
-    facts,
-    gtd,
-    newer,
+    demand_scheme,
     nodes,
     require_room,
-    translation,
 )
 from flashfs.ftl.learnedftl.groups import Groups
 from flashfs.ftl.learnedftl.mapping import LearnedMap
@@ -32,7 +24,6 @@ from flashfs.ftl.learnedftl.models import Models
 from flashfs.ftl.learnedftl.placement import SLOTS_MOST, GroupSuperblocks, add_streams
 from flashfs.parts.battery.map_battery import pages_of
 from flashfs.parts.defaults.defaults import PageBitmap
-from flashfs.parts.paged.demand_map import saved_bytes
 from flashfs.parts.paged.tpftl_map import UNIT_TAKES, units_in
 from flashfs.parts.superblocks.superblocks import SuperblockGreedy
 
@@ -173,13 +164,12 @@ def _owners(device: Any) -> list[dict[str, Any]]:
     return [] if groups is None else [row for row in groups.table() if row["group"] is not None]
 
 
-def _charts(device: Any) -> list[dict[str, Any]]:
+def _pictures(device: Any) -> list[dict[str, Any]]:
     where = block_map.locations(device.ssd)
     models = _known(device, where)
     found = [model for page in range(models.pages) for model in models.of_page(page) if model["pieces"]]
     exact = [model["exact"] for model in found]
-    out = drawn(device)
-    out.append(charts.counted("LPAs that a model is exact for", "LPAs", "models", exact))
+    out = [charts.counted("LPAs that a model is exact for", "LPAs", "models", exact)]
     if found:
         most = max(found, key=lambda model: (len(model["pieces"]), model["exact"] < models.span, model["exact"]))
         out.append(_drawn(device, models, most, where))
@@ -209,15 +199,13 @@ def _drawn(device: Any, models: Models, model: dict[str, Any], where: Any) -> di
     return charts.lines("A model", "LPA of the model", "VPPN", models.span - 1, bands, about)
 
 
-SCHEME = Scheme(
+SCHEME = demand_scheme(
     name="learnedftl",
     title="LearnedFTL",
     paper="S. Wang et al., LearnedFTL: A Learning-based Page-level FTL for Reducing Double Reads in Flash-based SSDs, "
     "HPCA 2024",
     about="TPFTL's cache; models in the directory spare the read of a translation page where a filter says they may",
     replaces=("mapping", "placement", "cleaning"),
-    scheme_oob=0,
-    saved_bytes=lambda geometry: saved_bytes(geometry.lpas, geometry.page_bytes),
     build=_build,
     options=(
         STRIPE,
@@ -243,12 +231,9 @@ SCHEME = Scheme(
                "cleaning writes it", choices=("always", "cleaning")),
         Option("runs", "on", "whether a run that the host writes in order may begin a model", choices=("on", "off")),
     ),
-    describe_translation=describe_translation,
-    views={"map": facts, "gtd": gtd, "cmt": cmt, "nodes": nodes, "models": _models,
-           "groups": _group_table, "owners": _owners, "newer": newer},
-    numbered={"translation": ("page", translation)},
-    charts=_charts,
-    events={**EVENTS, "entries prefetched": lambda ssd: ssd.mapping.prefetched,
+    views={"nodes": nodes, "models": _models, "groups": _group_table, "owners": _owners},
+    pictures=_pictures,
+    events={"entries prefetched": lambda ssd: ssd.mapping.prefetched,
             "nodes that left": lambda ssd: ssd.mapping.cmt.deaths,
             "reads by a model": lambda ssd: ssd.mapping.reads_modelled,
             "writes by a model": lambda ssd: ssd.mapping.writes_modelled,
@@ -256,7 +241,7 @@ SCHEME = Scheme(
             "groups put in order": lambda ssd: ssd.mapping.groups_ordered,
             "models of runs": lambda ssd: ssd.mapping.models.runs,
             "pages that were read and trained": lambda ssd: ssd.mapping.pages_retrained},
-    damage_events={**DAMAGE_EVENTS, "models that were wrong": lambda ssd: ssd.mapping.mispredictions},
+    damage_events={"models that were wrong": lambda ssd: ssd.mapping.mispredictions},
     tight={"cmt_bytes": (500, 900, 3_000), "group_share": (5, 20, 50), "lend_share": (5, 50), "open": (1, 2),
            "group_budget": (100, 10_000),
            "group": (0, 1, 2), "map_dies": (1, 3)},
@@ -265,5 +250,4 @@ SCHEME = Scheme(
     chips=("tiny-112",),  # five translation pages
     year=2024,
     by_superblock=True,
-    manual="docs/ftl/learnedftl.md",
 )  # fmt: skip

@@ -1,5 +1,6 @@
 from typing import Any
 
+from flashfs.engine.contract.extensions import Runs
 from flashfs.parts.paged.tpftl_map import TpMap
 
 class LearnedMap(TpMap):
@@ -35,3 +36,6 @@ class LearnedMap(TpMap):
     def lpas_restored(self) -> int: ...
     @property
     def pages_retrained(self) -> int: ...
+
+class RunModels(Runs):
+    def __init__(self, map: LearnedMap) -> None: ...

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.ftl import Option, Scheme, charts
+from flashfs.ftl import Option
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.demand_paged import (
     BATTERY,
     CLEANING,
     CMT_BYTES,
-    DAMAGE_EVENTS,
-    EVENTS,
     FANOUT,
-    FROM_BATTERY,
     NODES,
     PROTECTED,
-    battery_says,
     cleaning_for,
-    cmt,
+    demand_scheme,
     describe_words,
-    drawn,
-    facts,
-    gtd,
     kept_slots,
-    newer,
     plant,
     require_room,
     slots_for,
-    translation,
     tree,
     tree_mapping_sections,
     tree_words,
@@ -87,15 +78,6 @@ def _nvram(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str
     return {REGION: region_bytes(geometry, slots, _shape(geometry, geometry.lpas, options))}
 
 
-def _map(device: Any) -> dict[str, Any]:
-    """The mapping in figures."""
-    return {**facts(device), **battery_says(device)}
-
-
-def _charts(device: Any) -> list[dict[str, Any]]:
-    return [charts.facts(_map(device)), *drawn(device)[1:]]
-
-
 def _pvb(device: Any) -> list[dict[str, Any]]:
     """The pages of the validity bitmap: each that was programmed, and where."""
     ppas = device.ssd.validity.page_ppas()
@@ -114,14 +96,13 @@ def _describe_validity(device: Any, number: int, raw: bytes) -> dict[str, Any]:
     return {"page_of_bitmap": number, "first_block": first, "blocks": rows}
 
 
-SCHEME = Scheme(
+SCHEME = demand_scheme(
     name="muftl",
     title="u-FTL",
     paper="Y.-G. Lee et al., u-FTL: A Memory-Efficient Flash Translation Layer Supporting Multiple Mapping "
     "Granularities, EMSOFT 2008, as N. Dayan et al., GeckoFTL, SIGMOD 2016, compare with it",
     about="DFTL's cache over a B-tree in flash; the page validity bitmap in flash pages",
     replaces=("mapping", "validity"),
-    scheme_oob=0,
     saved_bytes=lambda geometry: sum(tree_mapping_sections(geometry, {"fanout": 0}).values()),
     sections=_sections,
     build=_build,
@@ -139,20 +120,16 @@ SCHEME = Scheme(
     ),
     describe_translation=describe_words,
     describe_validity=_describe_validity,
-    views={"map": _map, "gtd": gtd, "cmt": cmt, "newer": newer, "tree": tree, "pvb": _pvb},
-    numbered={"translation": ("page", translation)},
-    charts=_charts,
+    battery=True,
+    views={"tree": tree, "pvb": _pvb},
     events={
-        **FROM_BATTERY,
-        **EVENTS,
         "nodes of the tree written": lambda ssd: ssd.mapping.gtd.node_programs,
         "pages of the bitmap written": lambda ssd: ssd.validity.pages_in_flash.programs,
     },
-    damage_events={**DAMAGE_EVENTS, "a page of the bitmap was made again": lambda ssd: ssd.validity.rebuilds},
+    damage_events={"a page of the bitmap was made again": lambda ssd: ssd.validity.rebuilds},
     tight={"cmt_bytes": (200, 500, 2_000), "frames": (1, 2), "fanout": (2, 4), "nodes": (1, 2)},
     varied={"cmt_bytes": (0, 300, 1_500), "frames": (1, 4), "nodes": (1, 8), "battery": (0, 1)},
     nvram=_nvram,
     chips=("tiny-112",),  # the tree has nodes there
     year=2008,
-    manual="docs/ftl/muftl.md",
 )  # fmt: skip

@@ -1,5 +1,6 @@
 from typing import Any
 
+from flashfs.engine.contract.extensions import Deduplication, Remapping, Sharing
 from flashfs.parts.defaults.defaults import PageTable
 
 class RemapTable(PageTable):
@@ -41,3 +42,12 @@ class RemapTable(PageTable):
     @property
     def reserved(self) -> int: ...
     def references(self) -> Any: ...
+
+class TableSharing(Sharing):
+    def __init__(self, map: RemapTable) -> None: ...
+
+class TableRemapping(Remapping):
+    def __init__(self, map: RemapTable) -> None: ...
+
+class TableDeduplication(Deduplication):
+    def __init__(self, map: RemapTable) -> None: ...

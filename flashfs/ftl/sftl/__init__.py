@@ -4,25 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.ftl import Option, Scheme
+from flashfs.ftl import Option
 from flashfs.ftl.common import MAP_DIES, STRIPE
-from flashfs.ftl.demand_paged import (
-    CLEANING,
-    DAMAGE_EVENTS,
-    EVENTS,
-    SHARE,
-    built,
-    cache_bytes_for,
-    cmt,
-    describe_translation,
-    drawn,
-    facts,
-    gtd,
-    newer,
-    translation,
-)
+from flashfs.ftl.demand_paged import CLEANING, SHARE, built, cache_bytes_for, demand_scheme
 from flashfs.ftl.sftl.mapping import SftlMap
-from flashfs.parts.paged.demand_map import saved_bytes
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
@@ -30,15 +15,12 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     return built(ssd, options, "sftl", mapping)
 
 
-SCHEME = Scheme(
+SCHEME = demand_scheme(
     name="sftl",
     title="S-FTL",
     paper="S. Jiang et al., S-FTL: An Efficient Address Translation for Flash Memory by Exploiting Spatial Locality, "
     "MSST 2011",
     about="DFTL's map; whole translation pages are cached, condensed by their runs",
-    replaces=("mapping",),
-    scheme_oob=0,
-    saved_bytes=lambda geometry: saved_bytes(geometry.lpas, geometry.page_bytes),
     build=_build,
     options=(
         STRIPE,
@@ -48,16 +30,10 @@ SCHEME = Scheme(
                f"what --dram leaves, or as much as dftl has for one LPA in {SHARE}", high=1 << 40),
         Option("dirty_buffer", 10, "per cent of that for dirty entries of pages that left", high=90),
     ),
-    describe_translation=describe_translation,
-    views={"map": facts, "gtd": gtd, "cmt": cmt, "newer": newer},
-    numbered={"translation": ("page", translation)},
-    charts=drawn,
-    events={**EVENTS, "entries that left for the dirty buffer": lambda ssd: ssd.mapping.buffered,
+    events={"entries that left for the dirty buffer": lambda ssd: ssd.mapping.buffered,
             "pages written for the dirty buffer": lambda ssd: ssd.mapping.buffer_writes},
-    damage_events=DAMAGE_EVENTS,
     tight={"cmt_bytes": (500, 1_500, 4_000), "dirty_buffer": (0, 30), "map_dies": (1, 3)},
     varied={"cmt_bytes": (0, 500, 4_000), "dirty_buffer": (0, 10, 50)},
     chips=("tiny-112",),  # five translation pages
     year=2011,
-    manual="docs/ftl/sftl.md",
 )  # fmt: skip

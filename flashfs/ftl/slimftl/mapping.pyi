@@ -1,7 +1,6 @@
 from typing import Any
 
 from flashfs.engine.contract.engine import Engine
-
 from flashfs.engine.contract.mapping import Mapping
 from flashfs.ftl.hashing.tables import Hasher, PackedTable
 

@@ -4,26 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.ftl import Option, Scheme
+from flashfs.ftl import Option
 from flashfs.ftl.common import MAP_DIES, STRIPE
-from flashfs.ftl.demand_paged import (
-    CLEANING,
-    DAMAGE_EVENTS,
-    EVENTS,
-    PREFETCHING,
-    SHARE,
-    built,
-    cache_bytes_for,
-    cmt,
-    describe_translation,
-    drawn,
-    facts,
-    gtd,
-    newer,
-    nodes,
-    translation,
-)
-from flashfs.parts.paged.demand_map import saved_bytes
+from flashfs.ftl.demand_paged import CLEANING, PREFETCHING, SHARE, built, cache_bytes_for, demand_scheme, nodes
 from flashfs.parts.paged.tpftl_map import UNIT_TAKES, TpMap
 
 
@@ -39,14 +22,11 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     return built(ssd, options, "tpftl", mapping)
 
 
-SCHEME = Scheme(
+SCHEME = demand_scheme(
     name="tpftl",
     title="TPFTL",
     paper="Y. Zhou et al., An Efficient Page-level FTL to Optimize Address Translation in Flash Memory, EuroSys 2015",
     about="DFTL's map; the cache has nodes of translation pages, prefetches, and writes a node's entries together",
-    replaces=("mapping",),
-    scheme_oob=0,
-    saved_bytes=lambda geometry: saved_bytes(geometry.lpas, geometry.page_bytes),
     build=_build,
     options=(
         STRIPE,
@@ -57,16 +37,11 @@ SCHEME = Scheme(
         Option("prefetch", "both", "what a miss loads beside its entry: the rest of the request; while requests go "
                "through the LPAs in order, as many as are cached before it", choices=PREFETCHING),
     ),
-    describe_translation=describe_translation,
-    views={"map": facts, "gtd": gtd, "cmt": cmt, "nodes": nodes, "newer": newer},
-    numbered={"translation": ("page", translation)},
-    charts=drawn,
-    events={**EVENTS, "entries prefetched": lambda ssd: ssd.mapping.prefetched,
+    views={"nodes": nodes},
+    events={"entries prefetched": lambda ssd: ssd.mapping.prefetched,
             "nodes that left": lambda ssd: ssd.mapping.cmt.deaths},
-    damage_events=DAMAGE_EVENTS,
     tight={"cmt_bytes": (500, 900, 3_000), "map_dies": (1, 3)},
     varied={"cmt_bytes": (0, 600, 3_000), "prefetch": PREFETCHING},
     chips=("tiny-112",),  # five translation pages
     year=2015,
-    manual="docs/ftl/tpftl.md",
 )  # fmt: skip

@@ -1,13 +1,9 @@
 from typing import Any
 
 from flashfs.engine.contract.cleaning import Cleaning
-
 from flashfs.engine.contract.engine import Engine
-
 from flashfs.engine.contract.mapping import Mapping
-
 from flashfs.engine.contract.placement import Placement
-
 from flashfs.engine.contract.validity import Validity
 from nandimg import Geometry
 

@@ -13,5 +13,4 @@ cdef class FencedMap(CachedMap):
     cdef readonly uint64_t fence_writes    # translation pages written because a fence wanted it
     cdef readonly uint64_t spared_writes   # ... that said already what was to be written
     cdef bint has_aged(self, uint32_t page) noexcept nogil
-    cdef int write_aged(self) except -1
     cdef int age(self) except -1

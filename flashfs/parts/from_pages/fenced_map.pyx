@@ -103,7 +103,7 @@ cdef class FencedMap(CachedMap):
 
     # --- fences
 
-    cdef int write_aged(self) except -1:
+    def write_aged(self):
         """A fence begins: every entry that was newer than its translation page at the last one, and has not changed
         since, is written now. It may clean. Section 4.3,
         *Checkpoints*. The paper's symbol in the LRU queue passes over dirty entries that are read again
@@ -127,7 +127,6 @@ cdef class FencedMap(CachedMap):
                 self.write_back(self.page_of(lpa))
                 self.fence_writes += 1
         self.mistaken -= self.mistaken > 0
-        return 0
 
     cdef int checkpoint_begins(self) except -1:
         """Behind all cleaning: what is dirty now is in pages that were programmed before the place where the next
@@ -166,8 +165,8 @@ cdef class FencedMap(CachedMap):
 
     def base_from_pages(self, versions):
         """{section: bytes} of a checkpoint that never was, from ``versions``, all whole pages of its kind: (numbers,
-        sequence numbers, PPAs), arrays, by number and the oldest version first. Step 2: the directory. What is newer the scan
-        finds. How much is mapped a late store does not let be known, and another is told by the mapping
+        sequence numbers, PPAs), arrays, by number and the oldest version first. Step 2: the directory. What is newer
+        the scan finds. How much is mapped is not known under a late store; another hears it from the mapping
         (``counted``)."""
         ids, _, ppas = versions
         self.ssd.map_ns = self.ssd.now_ns

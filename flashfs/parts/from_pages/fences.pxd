@@ -1,10 +1,10 @@
 # Checkpoints of a mapping that is recovered from its pages; see fences.pyx.
 from flashfs.engine.contract.checkpointer cimport Checkpointer
-from flashfs.parts.from_pages.fenced_map cimport FencedMap
+from flashfs.parts.paged.paged_map cimport PagedMapping
 
 
 cdef class Fences(Checkpointer):
-    cdef readonly FencedMap map
+    cdef readonly PagedMapping map
     cdef object mark                       # where a scan would begin after the next fence; None: at all pages
     cdef object now                        # the same of a checkpoint that is being written
     cdef list log_before                   # blocks of the metadata log whose trims count after the last fence still

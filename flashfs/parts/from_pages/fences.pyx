@@ -7,7 +7,7 @@ from libc.stdint cimport uint64_t
 from flashfs.engine.blocks.pool cimport CAUSE_GC, KIND_TRANSLATION, STATE_OPEN
 from flashfs.engine.contract.checkpointer cimport Checkpointer
 from flashfs.engine.contract.owner cimport Owner
-from flashfs.parts.from_pages.fenced_map cimport FencedMap
+from flashfs.parts.paged.paged_map cimport PagedMapping
 
 from flashfs.parts.from_pages.scan_mark import ScanMark, blocks_of
 
@@ -16,7 +16,7 @@ cdef class Fences(Checkpointer):
     """A fence after as many pages as the map's cache has entries, at most; the log of trims is kept from one fence to
     the next."""
 
-    def __cinit__(self, *_, FencedMap map not None, **__):
+    def __cinit__(self, *_, PagedMapping map not None, **__):
         self.map = map
         self.needs_room = self.trusts_notes = True
 
@@ -25,7 +25,8 @@ cdef class Fences(Checkpointer):
         self.every = every
 
     cdef int begins(self) except -1:
-        return self.map.write_aged()
+        self.map.write_aged()              # of FencedMap, which needs this file
+        return 0
 
     def now_at(self):
         """Where a recovery's scan would begin if nothing before this moment were newer than its translation page."""

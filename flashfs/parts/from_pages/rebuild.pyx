@@ -67,7 +67,7 @@ cdef class Rebuilder(Worker):
             return 0
         try:
             self.fence = unpack_mark(bytes(self.base.sections["fence"]), self.ssd.pool,
-                                      bytes(self.base.sections.get("tblocks", b"")))
+                                     bytes(self.base.sections.get("tblocks", b"")))
         except (ValueError, struct.error) as error:
             raise CorruptError(f"checkpoint {self.base.identity}: {error}") from None
         self.checkpoint_seq = self.fence.seq

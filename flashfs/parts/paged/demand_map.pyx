@@ -1,10 +1,10 @@
 # distutils: language = c++
 """Demand-paged mappings of entries: what the engine asks of a mapping, on top of translation pages (entry_pages.pyx).
 
-Pages are written back where the scheme makes room in its cache (``prepare``), behind a move (``moves_end``), and
-between requests (``housekeep``); never inside a change. A checkpoint writes no pages: it takes the directory, and what is
-newer than the pages as it is. So what a recovery starts from is exact, and it adds what was programmed and trimmed
-since. If a battery has all of that, and proves itself, there is nothing to add.
+Pages are written back where the scheme makes room in its cache (``prepare``), after a move (``moves_end``), and between
+requests (``housekeep``); never inside a change. A checkpoint writes no pages: it takes the directory, and what is newer
+than the pages as it is. So what a recovery starts from is exact, and it adds what was programmed and trimmed since. If
+a battery has all of that, and proves itself, there is nothing to add.
 
 A scheme brings the cache: what it holds, what leaves it when, and six answers about it.
 """

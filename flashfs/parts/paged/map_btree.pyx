@@ -11,8 +11,8 @@ node is before it asks for one that is found through it.
 
 A few nodes are cached, as they are in flash. A pointer that changed is in ``newer``, a small map in DRAM, until the
 node that should have it is written: the one of which most changed goes first, and takes all its pointers. That happens
-between requests and where a translation page is written back (``housekeep``); never inside a change. A checkpoint takes the
-root and ``newer``, and writes no node.
+between requests and where a translation page is written back (``housekeep``); never inside a change. A checkpoint takes
+the root and ``newer``, and writes no node.
 """
 from cython.operator cimport dereference as deref
 from cython.operator cimport preincrement as step

@@ -3,6 +3,7 @@ from typing import Any
 
 from _typeshed import ReadableBuffer
 
+from flashfs.engine.contract.extensions import Runs, Sharing
 from flashfs.engine.contract.mapping import Mapping
 from flashfs.engine.device.ssd import Ssd
 from flashfs.parts.python.python_ftl import Plugin
@@ -18,3 +19,9 @@ class PyMapping(Mapping):
 def build(
     ssd: Ssd, name: str, cls: type, options: Dict[str, Any], scheme_oob: int, save_most: int
 ) -> tuple[Plugin, PyMapping]: ...
+
+class PyRuns(Runs):
+    def __init__(self, map: PyMapping) -> None: ...
+
+class PySharing(Sharing):
+    def __init__(self, map: PyMapping) -> None: ...

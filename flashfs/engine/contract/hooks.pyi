@@ -1,0 +1,9 @@
+from typing import Any
+
+from flashfs.engine.contract.shown import Shown
+from flashfs.engine.contract.validity import Validity
+
+class Hooks(Shown):
+    def limit_tables(self, share: int) -> None: ...
+    def is_exact(self) -> bool: ...
+    def refuses(self, validity: Validity) -> Any: ...

@@ -1,0 +1,9 @@
+
+from flashfs.engine.contract.engine import Engine
+
+class Placement:
+    def attach(self) -> None: ...
+    @property
+    def ssd(self) -> Engine: ...
+    @property
+    def pads(self) -> bool: ...
