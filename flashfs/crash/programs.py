@@ -235,6 +235,15 @@ def filled(rnd: random.Random, ftl: str, preset: str) -> tuple[tuple[str, int], 
     return ()
 
 
+def short_blocks(case: Case) -> Case:
+    """The case on a chip of as many pages, four to a block, if its FTL takes that. There an erase that is cut in the
+    middle may leave a checkpoint's descriptor, and take the page after it, which is the mark of a mount."""
+    geometry = case.geometry
+    blocks = geometry.blocks * geometry.pages_per_block // 4
+    other = replace(case, chip=(("pages_per_block", 4), ("blocks", blocks), *case.chip))
+    return other if not geometry.paired_pages and not case.chip and fits(other) else case
+
+
 def tightened(rnd: random.Random, case: Case) -> Case:
     """The case on a chip of as few blocks as its FTL accepts with these options, or one or two more on each die; in one
     case of four with paired pages."""

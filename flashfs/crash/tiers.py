@@ -28,6 +28,7 @@ from flashfs.crash.programs import (
     presets_for,
     random_program,
     random_setting,
+    short_blocks,
 )
 from flashfs.crash.run import run_case
 from flashfs.ftl import scheme
@@ -177,7 +178,7 @@ def _run_all(cases: Iterator[Case]) -> Tally:
 def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     """The cases of a unit of tier host: up to four lives, each ended by the host's death, at any moment or between two
     operations that only a sync keeps in order; and some by a sync that fails."""
-    rnd = random.Random(f"host {ftl} {seed} {unit}")
+    rnd, short = random.Random(f"host {ftl} {seed} {unit}"), random.Random(f"short {ftl} {seed} {unit}")
     presets = presets_for(ftl)
     striped, asked = presets_for(ftl, (*TINY, *STRIPED))[len(presets) :], asked_for(ftl)
     left = SCATTERED
@@ -185,6 +186,8 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         preset = rnd.choice(striped if striped and rnd.random() < 0.2 else presets)
         preset = rnd.choice(asked) if asked and rnd.random() < 0.2 else preset
         base = random_setting(rnd, ftl, preset, host=True, trims=rnd.random() < 0.05)
+        if short.random() < 0.1:
+            base = short_blocks(base)
         if rnd.random() < 0.1 and has_spare(base):
             base = replace(base, fail=(rnd.randrange(3, 60),))
         cases = [at_random(rnd, base)] if rnd.random() < 0.3 else list(aimed(rnd, base))

@@ -255,6 +255,7 @@ cdef class MapBtree(Gtd):
         self.mapping.ssd.will_change()
         while self.newer.size() > self.newer_most:
             self.mapping.store.ensure(1)
+            self.mapping.store.make_way()   # what was cleaned for that may have superseded pages too
             self.mapping.ssd.map_ns = start
             self.write_node(self.most_changed())
         return 0
