@@ -571,7 +571,8 @@ BUGS: dict[str, Bug] = {
     ),
     "a block of a clean checkpoint that is erased before the newer hint is durable": Bug(
         "recovery", Patch("engine/device/ssd", "        if clean or self.hint_may_be_clean:\n", "        if clean:\n"),
-        (), "crash/test_lost.py::test_is_survived[a clean checkpoint's block is erased and cut, and the host loses the newer hint]",
+        (), "crash/test_lost.py::test_is_survived[a clean checkpoint's block is erased and cut, and the host loses the "
+            "newer hint]",
     ),
     "superseded pages that are not let go of before a node of the tree": Bug(
         "paged", Patch("parts/paged/map_btree", "            self.mapping.store.make_way()   # what was cleaned "
@@ -581,7 +582,8 @@ BUGS: dict[str, Bug] = {
     "a page that is not the host's, and dies for an LPA that strayed": Bug(
         "paged", Patch("parts/paged/paged_map", " or self.ssd.kind_of(block) != KIND_USER:\n            return True",
                        ":\n            return True"),
-        (), "crash/test_lost.py::test_is_survived[a page of the validity log lies where the page lay to which LPAs strayed]",
+        (), "crash/test_lost.py::test_is_survived[a page of the validity log lies where the page lay to which LPAs "
+            "strayed]",
     ),
 }  # fmt: skip
 for listed in sorted((ROOT / "tests" / "ftl").glob("*/bugs.toml")):
