@@ -241,7 +241,7 @@ def short_blocks(case: Case) -> Case:
     geometry = case.geometry
     blocks = geometry.blocks * geometry.pages_per_block // 4
     other = replace(case, chip=(("pages_per_block", 4), ("blocks", blocks), *case.chip))
-    return other if not geometry.paired_pages and not case.chip and fits(other) else case
+    return other if not geometry.paired_pages and not case.chip and fits_at_each_mount(other) else case
 
 
 def tightened(rnd: random.Random, case: Case) -> Case:
@@ -294,7 +294,7 @@ def fits_at_each_mount(case: Case) -> bool:
                 bench.build(bench.settings())
         finally:
             bench.release(unused=True)
-    except (BindError, UsageError):
+    except (BindError, UsageError, GeometryError):
         return False
     return True
 
