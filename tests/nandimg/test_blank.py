@@ -93,6 +93,22 @@ def test_it_answers_as_it_would_if_it_looked(tmp_path: Path, seed: int) -> None:
     assert answers(paths[0], seed) == answers(paths[1], seed)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_erase_of_a_blank_block_that_is_cut_is_looked_at(tmp_path: Path, shape: str) -> None:
+    """In the same life: what it left is there, though the block was never written."""
+    found = []
+    for name in ("holes", "zeros"):
+        create(tmp_path / name, GEOMETRY)
+        if name == "zeros":
+            written_out(tmp_path / name)
+        with closing(open_image(tmp_path / name)) as image:
+            with pytest.raises(PowerCut):
+                FaultyNand(image.chip, (Cut(1, shape),)).erase_block(3)
+            pages = [image.chip.read_spare_area(3, page) for page in range(GEOMETRY.pages_per_block)]
+            found.append((pages, told(image.chip, "program", 3, 0, random.Random(1))))
+    assert found[0] == found[1]
+
+
 def test_a_recovery_looks_at_no_record_of_a_blank_block(tmp_path: Path) -> None:
     """64 GiB, of which next to nothing is used: each block's header is read and charged, and takes no memory."""
     path = tmp_path / "chip"

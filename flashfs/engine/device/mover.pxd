@@ -2,7 +2,6 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.contract.engine cimport Engine
-
 from flashfs.engine.contract.extent cimport Extent
 
 

@@ -18,9 +18,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from flashfs.engine.contract.engine cimport IN_MOVE, Engine
-
 from flashfs.engine.contract.owner cimport FOREIGN, LIVE, SUPERSEDED, Owner
-
 from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.device.wall_clock cimport wall_ns
 from flashfs.engine.blocks.pool cimport (

@@ -256,7 +256,7 @@ cdef class Ssd(Engine):
         cdef int64_t end = t_ns, when = t_ns
         cdef const uint8_t* page = NULL
         cdef int before
-        self.mapping.dedup.begin()
+        self.mapping.dedup.begin()         # of a request that failed something may be left
         for i in range(n):
             if data != NULL:
                 page = data + <uint64_t> i * self.page_bytes

@@ -10,13 +10,9 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from flashfs.engine.contract.engine cimport Engine
-
 from flashfs.engine.contract.mapping cimport Mapping
-
 from flashfs.engine.contract.owner cimport FOREIGN
-
 from flashfs.engine.contract.extent cimport Extent
-
 from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.engine.device.ssd cimport Ssd

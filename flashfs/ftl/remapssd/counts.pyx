@@ -10,7 +10,6 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from flashfs.engine.contract.engine cimport Engine
-
 from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.engine.blocks.victims cimport gained, lost_one

@@ -8,7 +8,6 @@ cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.contract.cleaning cimport Cleaning
-
 from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.contract.placement cimport Placement
 from flashfs.engine.blocks.pool cimport (

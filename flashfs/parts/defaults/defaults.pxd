@@ -3,12 +3,9 @@ cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.contract.cleaning cimport Cleaning
-
 from flashfs.engine.contract.mapping cimport Mapping
-
 from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.contract.placement cimport Placement
-
 from flashfs.engine.contract.validity cimport Validity
 
 

@@ -15,7 +15,6 @@ from libcpp.algorithm cimport sort
 from libcpp.vector cimport vector
 
 from flashfs.engine.contract.engine cimport IN_TRIM
-
 from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_TRANSLATION, KIND_USER, NONE, Oob, oob_unpack
 from flashfs.parts.paged.part_pages cimport Directory, TranslationPages, Witness, newest_pages, take_witnesses

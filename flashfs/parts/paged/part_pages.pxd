@@ -3,7 +3,6 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libcpp.unordered_set cimport unordered_set
 
 from flashfs.engine.contract.engine cimport Engine
-
 from flashfs.engine.contract.owner cimport Owner
 
 

@@ -19,9 +19,7 @@ from libc.string cimport memset
 from libcpp.unordered_set cimport unordered_set
 
 from flashfs.engine.contract.engine cimport IN_TABLE, Engine
-
 from flashfs.engine.contract.owner cimport FOREIGN, LIVE, Owner
-
 from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.blocks.pool cimport (
     CAUSE_MAP,

@@ -17,7 +17,6 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memmove, memset
 
 from flashfs.engine.contract.engine cimport IN_TABLE, Engine
-
 from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport CAUSE_VALIDITY, KIND_VALIDITY, NONE
 from flashfs.parts.paged.part_pages cimport DramDirectory, TranslationPages
