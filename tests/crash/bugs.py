@@ -574,6 +574,11 @@ BUGS: dict[str, Bug] = {
         (), "crash/test_lost.py::test_is_survived[a clean checkpoint's block is erased and cut, and the host loses the "
             "newer hint]",
     ),
+    "pages that live in a block of metadata after a recovery": Bug(
+        "recovery", Patch("engine/recovery/recovery", "hurt = self.forget_homeless() or self.torn", "hurt = self.torn"),
+        (), "crash/test_lost.py::test_is_survived[two misdirected programs, and an entry that names a block which has "
+            "metadata by now: lazyftl]",
+    ),
     "superseded pages that are not let go of before a node of the tree": Bug(
         "paged", Patch("parts/paged/map_btree", "            self.mapping.store.make_way()   # what was cleaned "
                        "for that may have superseded pages too\n", ""),

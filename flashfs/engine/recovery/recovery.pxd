@@ -23,4 +23,5 @@ cdef class Worker(Resolver):
     cdef int keep_owned(self) except -1
     cdef ask_pages(self)
     cdef bint hint_late(self) except -1
+    cdef bint forget_homeless(self) except -1
     cdef clean_if_full(self)

@@ -423,7 +423,7 @@ cdef class Worker(Resolver):
         cdef uint32_t block
         cdef Ssd ssd = self.ssd
         # To read every translation page is what the steps spare, unless pages are missing: one may name those.
-        hurt = self.torn_inside or len(self.alarms) > 0
+        hurt = self.forget_homeless() or self.torn_inside or len(self.alarms) > 0
         doubt = self.misfit(hurt or not self.from_pages)
         if hurt:
             ssd.mapping.distrust()
@@ -438,6 +438,19 @@ cdef class Worker(Resolver):
                    at=self.fence if self.from_pages else None)
         self.let_go()
         return "mended" if doubt else ""
+
+    cdef bint forget_homeless(self) except -1:
+        """Nothing lives in a block that holds metadata, or nothing. Where damage took what said so, the map may name
+        pages of such a block, and a store that counts by the map then calls them live. Whether there were any."""
+        cdef uint32_t block
+        cdef int state
+        found = False
+        for block in range(self.ssd.pool.blocks):
+            state = self.ssd.pool.state[block]
+            if state != STATE_OPEN and state != STATE_CLOSED and state != STATE_BAD and self.ssd.validity.count(block):
+                self.ssd.validity.forget(block)
+                found = True
+        return found
 
     def let_go(self):
         """Give back what only the recovery needed: a checkpoint is about to be written, and takes memory too."""

@@ -30,7 +30,6 @@ cdef class RemapTable(PageTable):
     cdef int give_back(self, uint32_t target, uint32_t source, uint32_t n) noexcept nogil
     cdef uint64_t entries_most(self) noexcept nogil
     cdef bint is_durable(self, uint32_t ppa) noexcept nogil
-    cdef bint may_live(self, uint32_t ppa) noexcept nogil
     cdef uint64_t segments_needed(self, uint32_t source, uint32_t n) noexcept nogil
     cdef uint32_t carry_entries(self, const uint32_t* olds, const uint32_t* news, uint32_t first,
                                 uint32_t n) except? 0xFFFFFFFE nogil

@@ -22,9 +22,6 @@ from flashfs.engine.blocks.pool cimport (
     KIND_TRANSLATION,
     KIND_USER,
     NONE,
-    STATE_BAD,
-    STATE_CLOSED,
-    STATE_OPEN,
     oob_kind,
     oob_lpa,
 )
@@ -282,9 +279,8 @@ cdef class RemapTable(PageTable):
         self.doubted = True
 
     def drop_strays(self):
-        """After damage an LPA may be at a page that does not name it, or in a block that has no pages of the host any
-        more, and no entry brought it there, since what said that it had left is lost. It holds nothing: an LPA that
-        shares that page next would read another's."""
+        """After damage an LPA may be at a page that does not name it, and no entry brought it there, since what said
+        that it had left is lost. It holds nothing: an LPA that shares that page next would read another's."""
         cdef uint32_t lpa, ppa, n = 0
         cdef uint8_t status
         cdef uint8_t[::1] oob = bytearray(self.ssd.nand.oob_bytes)
@@ -294,21 +290,13 @@ cdef class RemapTable(PageTable):
                 continue
             self.ssd.nand.read_spare(ppa // self.ssd.nand.pages_per_block, ppa % self.ssd.nand.pages_per_block, 1,
                                      &oob[0], &status, CAUSE_RECOVERY, self.ssd.now_ns)
-            if not self.may_live(ppa) or (status == PAGE_OK and oob_lpa(&oob[0]) != lpa):
+            if status == PAGE_OK and oob_lpa(&oob[0]) != lpa:
                 self.table[lpa] = NONE
                 n += 1
         self.doubted = False
         if n:
             self.ssd.alarm(f"{n} LPAs are at pages of others, and nothing says since when: they are holes now")
             self.counts.recount()
-
-    cdef bint may_live(self, uint32_t ppa) noexcept nogil:
-        """Whether the page's block can have live pages of the host, and has that page."""
-        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
-        cdef int state = self.ssd.pool.state[block]
-        if state == STATE_OPEN:
-            return ppa - block * self.ssd.nand.pages_per_block < self.ssd.pool.next_page[block]
-        return state == STATE_CLOSED or state == STATE_BAD
 
     def load(self, sections):
         self.attached = False
