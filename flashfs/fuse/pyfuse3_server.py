@@ -9,6 +9,7 @@ and every request of the host is a request of the device; and requests are taken
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -41,6 +42,15 @@ REQUEST_BYTES = 1 << 20  # the kernel's largest, unless it was told to ask for m
 OP_READ, OP_WRITE, OP_TRIM, OP_FLUSH = (OPERATIONS.index(name) for name in ("read", "write", "trim", "flush"))
 DURABLE = DISK + 1  # the handle of `disk` where it was opened with O_SYNC or O_DSYNC; texts have the next ones
 FOREVER_S = 86400.0  # names never change
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether what pyfuse3 logs is worth a line. A reply "failed with No such file or directory" where the kernel no
+    longer waits for it: the mount was taken away while a request was at work, and libfuse is silent about that too."""
+    return not (record.msg.endswith("fuse_reply_* failed with %s") and record.args == (os.strerror(errno.ENOENT),))
+
+
+logging.getLogger("pyfuse3").addFilter(_is_news)
 
 
 class Traffic:

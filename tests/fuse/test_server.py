@@ -253,6 +253,15 @@ def test_unmount_from_outside_ends_the_server(serve: Serve) -> None:
     assert err == ""
 
 
+def test_an_unmount_before_the_answer_to_a_close_is_no_error(serve: Serve) -> None:
+    """close(2) does not wait for its answer, and so a umount can come between the two."""
+    served = serve("slow_release=0.3")
+    read(served.disk, 1)
+    _, err = served.unmount()
+    assert served.process.returncode == 0
+    assert err == ""
+
+
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_request_to_stop_unmounts(serve: Serve, busy: bool) -> None:
     served = serve()
