@@ -41,6 +41,7 @@ cdef class Ssd(Engine):
     cdef bint in_barrier                   # one is under way: none may begin inside it
     cdef uint32_t gc_need, in_flight       # pages of the request that took sequence numbers and are being programmed
     cdef uint32_t appended                 # pages of the last ``append`` that are bound
+    cdef uint8_t append_flags              # FLAG_ of the pages of the next ``append``, and of no other
     cdef uint64_t checkpoint_every
     cdef readonly Checkpointer checkpointer  # the mapping's, or the device's own
     cdef uint32_t oob_bytes, page_bytes, pages_per_block

@@ -630,7 +630,8 @@ cdef class Ssd(Engine):
         for i in range(n):
             self.known[i] = t_ns
         oob.kind = <uint8_t> kind
-        oob.flags = 0
+        oob.flags = self.append_flags
+        self.append_flags = 0
         oob.stream = <uint8_t> stream
         while done < n:
             self.placement.make_ready(stream)

@@ -16,8 +16,9 @@ cdef class EntryRoom:
     cdef int64_t begin(self, uint32_t superblock) except -1 nogil
     cdef int64_t begin_block(self) except -1 nogil
     cdef bint shed(self, uint32_t superblock, uint64_t* lost) except -1 nogil
+    cdef bint shed_lost(self, uint32_t superblock) except -1 nogil
     cdef bint read_out(self, uint32_t lpa, int64_t* t_ns) except -1 nogil
-    cdef int write_out(self, uint32_t lpa, int64_t t_ns) except -1 nogil
+    cdef int write_out(self, uint32_t lpa, uint8_t flags, int64_t t_ns) except -1 nogil
 
 
 cdef class RemapGreedy(Greedy):

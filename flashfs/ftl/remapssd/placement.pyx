@@ -2,15 +2,16 @@
 """Cleaning by superblocks whose entries in NVRAM move along (Remap-SSD, section 4.4): room for those comes first."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 
 from flashfs.parts.defaults.defaults cimport Greedy
 from flashfs.engine.contract.engine cimport Engine
-from flashfs.engine.blocks.pool cimport CAUSE_GC, KIND_USER, NONE, STREAM_GC
+from flashfs.engine.blocks.pool cimport CAUSE_GC, FLAG_LOST, KIND_USER, NONE, STREAM_GC
 from flashfs.engine.device.ssd cimport Ssd
 from flashfs.parts.superblocks.superblocks cimport SuperblockGreedy
 from flashfs.ftl.remapssd.mapping cimport RemapTable
 
-from flashfs.errors import DeviceFullError
+from flashfs.errors import CorruptError
 
 cdef enum:
     TO_SPARE = 4             # segments beside those that the entries fill: a move may end in several superblocks
@@ -33,8 +34,7 @@ cdef class EntryRoom:
         free(self.page)
 
     cdef int64_t begin(self, uint32_t superblock) except -1 nogil:
-        """Read the entries of that superblock, with room for as many; returns when that is done. DeviceFullError if
-        there is no room, and nothing has moved."""
+        """Read the entries of that superblock, with room for as many; returns when that is done."""
         cdef uint64_t valid = self.mapping.rmm.groups[superblock].valid, lost = 0
         cdef int64_t start, end
         if not self.mapping.rmm.looks_up(superblock):
@@ -42,9 +42,8 @@ cdef class EntryRoom:
         self.ssd.map_ns = self.ssd.now_ns
         while valid and not self.mapping.rmm.gain(self.mapping.rmm.segments_for(valid) + TO_SPARE):
             if not self.shed(superblock, &lost):
-                with gil:
-                    raise DeviceFullError(f"NVRAM has no room for the entries of superblock {superblock}, and what "
-                                          "they are about cannot be read")
+                self.shed_lost(superblock)
+                lost -= 1
             valid = self.mapping.rmm.groups[superblock].valid
         start = max(self.ssd.now_ns, self.ssd.map_ns)
         end = self.mapping.rmm.charge_lookup(superblock, CAUSE_GC, start)
@@ -75,7 +74,20 @@ cdef class EntryRoom:
             lpa = self.mapping.rmm.nth_valid(superblock, lost[0])
         if lpa == NONE:
             return False
-        self.write_out(lpa, end)
+        self.write_out(lpa, 0, end)
+        self.shed_n += 1
+        return True
+
+    cdef bint shed_lost(self, uint32_t superblock) except -1 nogil:
+        """The same, where no page that is shared can be read: the LPA gets a page that stands for one that could not,
+        as it would if its page were moved. Such entries would keep the superblock for good otherwise."""
+        cdef uint32_t lpa = self.mapping.rmm.nth_valid(superblock, 0)
+        if lpa == NONE:
+            with gil:
+                raise CorruptError(f"NVRAM has no room for the entries of superblock {superblock}, and none is found")
+        memset(self.page, 0, self.ssd.nand.page_bytes)
+        self.write_out(lpa, FLAG_LOST, self.ssd.now_ns)
+        self.ssd.mover.lost_pages += 1
         self.shed_n += 1
         return True
 
@@ -89,8 +101,8 @@ cdef class EntryRoom:
             t_ns[0] = self.ssd.reader.read_one(lpa, ppa, self.page, t_ns[0], &wrong)
         return not wrong
 
-    cdef int write_out(self, uint32_t lpa, int64_t t_ns) except -1 nogil:
-        """Append ``page``. The host may be in the middle of an append itself, which is making room: what that has noted
+    cdef int write_out(self, uint32_t lpa, uint8_t flags, int64_t t_ns) except -1 nogil:
+        """Append ``page``, with these FLAG_ in its spare area. The host may be in the middle of an append itself, which is making room: what that has noted
         stays, and a page of it that waits for its fingerprint is not this one."""
         cdef uint32_t appended = self.ssd.appended
         cdef int64_t known = self.ssd.known[0]
@@ -100,6 +112,7 @@ cdef class EntryRoom:
             self.ssd.seq += 1
             seq = self.ssd.seq
         self.mapping.notes_prints = False
+        self.ssd.append_flags = flags
         try:
             self.ssd.append(STREAM_GC, KIND_USER, &lpa, &seq, 1, self.page if self.ssd.nand.keeps_data else NULL,
                             CAUSE_GC, t_ns, NULL)

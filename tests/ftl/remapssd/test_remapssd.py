@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import nandimg
 from flashfs import inspect
 from flashfs.device import Device
-from flashfs.errors import BindError, UsageError
+from flashfs.errors import BindError, UncorrectableError, UsageError
 from flashfs.ftl import scheme
 from flashfs.ftl.remapssd.placement import RemapGreedy, RemapSuperblocks
 from nandimg import Geometry, create
@@ -70,11 +72,30 @@ class Mirrored:
     def programs(self) -> int:
         return int(self.device.stats()["nand"]["by_cause"]["program"]["host"])
 
-    def check(self) -> None:
-        assert self.device.problems() == []
-        got = self.device.read(0, self.device.size)
-        wrong = [lpa for lpa, held in enumerate(self.holds) if got[lpa * PAGE : (lpa + 1) * PAGE] != held]
-        assert wrong == []
+    def check(self, lost: Sequence[int] = ()) -> None:
+        """Each LPA holds what it has to; those that are ``lost`` give EIO."""
+        said = tuple(f"LPA {lpa}: lost" for lpa in lost) or ("never",)
+        assert [problem for problem in self.device.problems() if not problem.startswith(said)] == []
+        wrong, unreadable = [], []
+        for lpa, held in enumerate(self.holds):
+            try:
+                if self.device.read(lpa * PAGE, PAGE) != held:
+                    wrong.append(lpa)
+            except UncorrectableError:
+                unreadable.append(lpa)
+        assert (wrong, unreadable) == ([], list(lost))
+
+    def spoil(self, ppas: Iterable[int | None]) -> None:
+        """The data of these pages rot in the image."""
+        assert self.path is not None
+        data_at = nandimg.inspect(self.path).layout.data_at
+        with self.path.open("r+b") as file:
+            for ppa in ppas:
+                assert ppa is not None
+                file.seek(data_at + ppa * PAGE + 100)
+                byte = file.read(1)[0]
+                file.seek(-1, 1)
+                file.write(bytes([byte ^ 0x55]))
 
     def reopen(self, *, clean: bool, plp: bool = False, **options: Any) -> None:
         assert self.path is not None
@@ -382,6 +403,35 @@ def test_pages_are_shed_where_entries_have_no_room(geometry: Geometry) -> None:
         if here.shed > 5:
             break
     assert here.shed > 5
+    here.check()
+
+
+@pytest.mark.parametrize("geometry", [SMALL, FLAT], ids=["superblocks", "blocks"])
+def test_who_shares_a_page_that_cannot_be_read_gets_one_that_says_so(tmp_path: Path, geometry: Geometry) -> None:
+    """With no room for the entries and nothing that could be copied, cleaning goes on all the same: the device is not
+    full. Each LPA gives EIO, in this mount and the next, until it is written."""
+    here = Mirrored(geometry, tmp_path / "image", segment=64, nvram=400, watermark=100)
+    here.write(0, geometry.lpas)
+    refused, n = here.figures["remap_refused_full"], 0
+    while here.figures["remap_refused_full"] == refused:  # the last is written
+        here.remap(500 + n, n)
+        n += 1
+    lost = [*range(n - 1), *range(500, 500 + n - 1)]
+    here.device.flush()
+    here.spoil([here.ppa(lpa) for lpa in range(n - 1)])
+    rnd, before = random.Random(5), here.device.ssd.mover.lost_pages
+    others = [lpa for lpa in range(geometry.lpas) if lpa not in lost]
+    for _ in range(6_000):
+        here.write(rnd.choice(others))
+        if here.shed:
+            break
+    assert here.shed > 0
+    assert here.device.ssd.mover.lost_pages > before
+    here.check(lost)
+    here.reopen(clean=False)
+    here.check(lost)
+    for lpa in lost:
+        here.write(lpa)
     here.check()
 
 
