@@ -352,6 +352,8 @@ cdef class Resolver(Scanner):
                 continue                   # its block was erased since
             order = oob.order if status == PAGE_OK else self.orders[block]
             if one.order != NONE and one.order != (order & ORDER_BITS):
+                if one.order == (self.orders[block] & ORDER_BITS) and page < self.ssd.nand.synced(block):
+                    self.missing(block, page)  # another page was put in its place
                 continue                   # ... or the host's death took that, and what was there before is back
             if status != PAGE_OK or oob.kind != KIND_USER or not self.belongs(block, page, oob.order):
                 if page < self.ssd.nand.synced(block):
