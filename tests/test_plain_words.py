@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from flashfs.cli import app
+from flashfs.cli.commands import program
 
 ROOT = Path(__file__).parents[1]
 UNITS = r"(?:bytes|bits|ns|us|ms|MB|[KMGT]iB)"
@@ -69,7 +67,7 @@ def commands(command: Any, words: str = "flashfs") -> Iterator[tuple[str, str]]:
 
 
 def test_help() -> None:
-    assert [(of, hits) for of, text in commands(typer.main.get_command(app)) if (hits := found_in(text))] == []
+    assert [(of, hits) for of, text in commands(program()) if (hits := found_in(text))] == []
 
 
 def strings(path: Path) -> Iterator[tuple[int, str]]:

@@ -28,7 +28,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("nandimg", "flashfs")
 SUFFIXES = (".py", ".pyx", ".pxd")
-SMALL = {"flashfs.errors", "flashfs.text", "flashfs.sizing.defaults", "flashfs.poll"}  #: everybody may need them
+#: everybody may need them
+SMALL = {"flashfs.errors", "flashfs.text", "flashfs.sizing.defaults", "flashfs.poll", "flashfs.ftl_search"}
 #: one `from x import a, b` or `import x` of Cython, which Python's parser does not take
 STATEMENT = re.compile(
     r"^( *)(?:from +([\w.]+) +c?import +(\([^)]*\)|[^\n]+)|c?import +([\w.]+))", re.MULTILINE

@@ -18,10 +18,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-import typer  # noqa: E402
 
 from flashfs import __version__  # noqa: E402
-from flashfs.cli import app  # noqa: E402
+from flashfs.cli.commands import program  # noqa: E402
 from flashfs.cli.help import said, short, shown  # noqa: E402
 
 MAN = ROOT / "man"
@@ -31,7 +30,7 @@ EXITS = "0 done, 1 failed, 2 bad usage, 130 interrupted. Errors are one line on 
 
 def pages() -> dict[str, str]:
     """{file name: what it shall contain}."""
-    root: Any = typer.main.get_command(app)
+    root: Any = program()
     found = dict(walk(root))
     return {f"{'-'.join(path)}.1": page(path, command, found) for path, command in found.items()}
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from flashfs.api.chips import budget
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.ftl import SEARCHED, class_names
+from flashfs.ftl import class_names
+from flashfs.ftl_search import SEARCHED
 from flashfs.fuse import daemon, mounts
 
 

@@ -6,46 +6,15 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from flashfs.cli import (
-    check,
-    clone,
-    compare,
-    crash,
-    create,
-    cut,
-    down,
-    dump,
-    examples,
-    fault,
-    fsck,
-    ftls,
-    help,
-    mount,
-    mount_helper,
-    nbd,
-    new_ftl,
-    plot,
-    presets,
-    recovery_model,
-    remap,
-    replay,
-    reproduce,
-    resize,
-    show,
-    smart,
-    status,
-    sweep,
-    top,
-    trace,
-    umount,
-    up,
-    upgrade,
-)
+from flashfs.cli import examples, help, mount_helper, show
 from flashfs.errors import UsageError
+from flashfs.ftl_search import search_here
 from flashfs.fuse.users import one_line
 
 INTERRUPTED = 130  #: the exit code
@@ -53,15 +22,13 @@ INTERRUPTED = 130  #: the exit code
 # typer brings its own click in some versions and needs the package in others: this is the class in both.
 BadUsage: Any = typer.BadParameter.__mro__[1]
 
-app = typer.Typer(
-    name="flashfs",
-    cls=help.Root,
-    rich_markup_mode=None,
-    epilog=examples.of("flashfs"),
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+#: A command's file has one function called `command`; a name here adds it. Its place in the help is in help.GROUPS.
+COMMANDS = (
+    "create", "clone", "mount", "umount", "nbd", "up", "down", "status", "cut", "fault", "top", "smart", "dump", "fsck",
+    "remap", "resize", "upgrade", "replay", "compare", "sweep", "plot", "reproduce", "recovery-model", "ftls",
+    "presets", "check", "new-ftl",
+)  # fmt: skip
+WITH_COMMANDS = ("crash", "trace")  #: these have commands of their own, and an `app`
 
 
 def say_version(asked: bool) -> None:
@@ -73,7 +40,6 @@ def say_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool, typer.Option("--version", callback=say_version, is_eager=True, help="Print the version, and exit.")
@@ -82,35 +48,45 @@ def root(
     """An SSD that you can mount: a NAND chip in a sparse file, and a flash translation layer chosen by name."""
 
 
-# A command's file has one function called `command`; a line here adds it. Its place in the help is in help.GROUPS.
-for module in (create, clone, mount, umount, nbd, up, down, status, cut, fault, top, smart, dump, fsck, remap, resize,
-               upgrade, replay, compare, sweep, plot, reproduce, recovery_model, ftls, presets, check,
-               new_ftl):  # fmt: skip
-    called = module.__name__.rpartition(".")[2].replace("_", "-")
-    views = f"{help.section('Views', dump.lines_of_views())}\n\n" if module is dump else ""
-    app.command(called, cls=help.Command, epilog=views + examples.of(called))(module.command)
-app.add_typer(crash.app, name="crash")  # these have commands of their own
-app.add_typer(trace.app, name="trace")
-
-
 def names() -> set[str]:
     """Of the commands, and of those that have commands of their own."""
-    named = [one.name for one in app.registered_commands] + [one.name for one in app.registered_groups]
-    return {name for name in named if name is not None}
+    return {*COMMANDS, *WITH_COMMANDS}
+
+
+@cache
+def program(asked: str | None = None) -> Any:
+    """The whole program, or with the one command that is ``asked`` for: no file of another is imported then, nor gone
+    through, which takes longer than most commands."""
+    app = typer.Typer(
+        name="flashfs",
+        cls=help.Root,
+        rich_markup_mode=None,
+        epilog=examples.of("flashfs"),
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(root)
+    for name in (*COMMANDS, *WITH_COMMANDS) if asked is None else (asked,):
+        add(app, name)
+    return typer.main.get_command(app)
+
+
+def add(app: typer.Typer, name: str) -> None:
+    """The command of that name."""
+    module = import_module(f"flashfs.cli.{name.replace('-', '_')}")
+    if name in WITH_COMMANDS:
+        app.add_typer(module.app, name=name)
+    else:
+        views = f"{help.section('Views', module.lines_of_views())}\n\n" if name == "dump" else ""
+        app.command(name, cls=help.Command, epilog=views + examples.of(name))(module.command)
 
 
 def main() -> None:
     """The console script, once everything is imported that is here."""
     if mount_helper.is_asked(sys.argv[1:], names()):
         mount_main()
-    try:
-        from flashfs.ftl import search_here
-
-        search_here()
-    except KeyboardInterrupt:
-        sys.exit(fail("interrupted", INTERRUPTED))
-    except Exception as error:  # a scheme of the checkout that is not compiled, or wrong
-        sys.exit(fail(*one_line(error)))
+    search_here()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -135,7 +111,8 @@ def helped(helper: Callable[[Sequence[str], Callable[[Sequence[str]], int]], int
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; errors are printed, never raised."""
     try:
-        result: Any = app(args=list(arguments), prog_name="flashfs", standalone_mode=False)
+        asked = program(arguments[0] if arguments and arguments[0] in names() else None)
+        result: Any = asked(args=list(arguments), prog_name="flashfs", standalone_mode=False)
         sys.stdout.flush()
     except BadUsage as error:
         message = negative(error, arguments) or error.format_message()

@@ -220,18 +220,6 @@ def _where(error: BaseException, room: str) -> str:
 _discover()
 
 
-SEARCHED: list[str] = []  #: folders in which package.module:Class is looked for beside the Python path
-
-
-def search_here() -> None:
-    """From now on ``package.module:Class`` is looked for in the present directory too: what the command line does. One
-    that was deleted has nothing to find."""
-    try:
-        SEARCHED[:] = [str(Path.cwd())]
-    except FileNotFoundError:
-        SEARCHED.clear()
-
-
 @cache
 def installed() -> dict[str, EntryPoint]:
     """The entry points of other packages by name; nothing is imported. None takes the name of one of ours."""

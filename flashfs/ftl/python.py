@@ -14,9 +14,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from flashfs.engine.views import block_map
 from flashfs.errors import MISTAKES, BindError, RoomError, UsageError
-from flashfs.ftl import SEARCHED, Option, Scheme, charts
+from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.class_names import CLASSES, NAME_BYTES
 from flashfs.ftl.common import STRIPE, good_blocks, streams_for
+from flashfs.ftl_search import SEARCHED
 from flashfs.parts.defaults.defaults import Greedy, PageBitmap, Streams
 from flashfs.parts.python.python_ftl import Chip, PyCleaning, PyPlacement, PyValidity, where_raised
 from flashfs.parts.python.python_map import build

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from flashfs import ftl
 from flashfs.ftl import class_names
+from flashfs.ftl_search import SEARCHED
 from flashfs.fuse import daemon
 from flashfs.fuse.users import one_line
 
 
 def main() -> None:
     """One mount; the daemon stays when this process ends."""
-    request, ftl.SEARCHED[:], classes = pickle.load(sys.stdin.buffer)
+    request, SEARCHED[:], classes = pickle.load(sys.stdin.buffer)
     try:
         with _nothing_said():
             class_names.unpack(classes)

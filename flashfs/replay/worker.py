@@ -10,7 +10,7 @@ import threading
 import time
 from multiprocessing.connection import Connection
 
-from flashfs import ftl
+from flashfs.ftl_search import SEARCHED
 from flashfs.replay.workers import TOLD_S, attempt
 
 
@@ -19,7 +19,7 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the other's business
     threading.Thread(target=end_with, args=(descriptor,), daemon=True).start()
     pipe = Connection(descriptor)
-    player, ftl.SEARCHED[:], classes = pipe.recv()
+    player, SEARCHED[:], classes = pipe.recv()
     while True:
         setup = pipe.recv()
         teller = Teller(pipe)

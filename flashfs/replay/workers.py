@@ -130,7 +130,7 @@ class Worker:
     """One process, and the point that it is at."""
 
     def __init__(self, player: str, classes: Mapping[str, bytes]) -> None:
-        from flashfs.ftl import SEARCHED
+        from flashfs.ftl_search import SEARCHED
 
         ours, theirs = socket.socketpair()
         with theirs:

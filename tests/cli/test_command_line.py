@@ -82,19 +82,19 @@ def test_bad_usage_is_one_line_and_2(
 
 
 def test_an_exception_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(**_: object) -> None:
+    def broken(*_: object) -> None:
         raise ValueError("what\nnobody expected")
 
-    monkeypatch.setattr(commands, "app", broken)
+    monkeypatch.setattr(commands, "program", broken)
     assert cli.run([]) == 1
     assert capsys.readouterr().err == "flashfs: internal error: ValueError: what nobody expected\n"
 
 
 def test_an_interrupt_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(**_: object) -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "app", interrupted)
+    monkeypatch.setattr(commands, "program", interrupted)
     assert cli.run([]) == 130
     assert capsys.readouterr().err == "flashfs: interrupted\n"
 
@@ -362,7 +362,7 @@ def test_in_a_folder_that_was_deleted(
     (gone := tmp_path / "gone").mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    monkeypatch.setattr("flashfs.ftl.SEARCHED", [])
+    monkeypatch.setattr("flashfs.ftl_search.SEARCHED", [])
     monkeypatch.setattr(sys, "argv", ["flashfs", *words.format(tmp_path).split()])
     capsys.readouterr()
     with pytest.raises(SystemExit) as caught:

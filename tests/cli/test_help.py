@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from flashfs import cli
 from flashfs.cli import commands, dump, help
@@ -19,7 +18,7 @@ from flashfs.ftl import SCHEMES
 from flashfs.inspect import views
 from nandimg.presets import PRESETS
 
-PROGRAM: Any = typer.main.get_command(commands.app)
+PROGRAM: Any = commands.program()
 COLUMNS = 80
 
 

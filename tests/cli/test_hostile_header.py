@@ -19,7 +19,7 @@ import flashfs
 from flashfs import cli, inspect
 from flashfs.device import Device
 from flashfs.errors import UntrustedError, UsageError
-from flashfs.ftl import SEARCHED, search_here
+from flashfs.ftl_search import SEARCHED, search_here
 from flashfs.fuse import mounts
 from flashfs.replay import grid
 from nandimg import Geometry, create

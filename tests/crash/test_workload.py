@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from recorded import FLUSH, MIB, PAGE, READ, TRIM, WRITE, page, recorded
-from typer.main import get_command
 
 from flashfs import cli
+from flashfs.cli import commands
 from flashfs.crash import workload as own
 from flashfs.crash.workload import mounted_image
 from flashfs.crash.workload.settings import Folder, Settings
@@ -338,7 +338,7 @@ def test_a_recording_does_not_choose_what_is_imported(tmp_path: Path, capsys: py
 
 def test_the_page_names_each_option() -> None:
     page = (ROOT / "docs" / "crash-workload.md").read_text()
-    own: Any = get_command(cli.crash.app)
+    own: Any = commands.program("crash").commands["crash"]
     params = own.commands["workload"].params
     names = [one.opts[0] for one in params if one.param_type_name == "option" and not one.hidden]
     assert len(names) == 17

@@ -8,11 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from schemes import kinds_of
-from typer.testing import CliRunner
 
 import nandimg
-from flashfs import inspect
-from flashfs.cli import app
+from flashfs import cli, inspect
 from flashfs.device import Device
 from flashfs.engine.views import block_map
 from flashfs.errors import CorruptError, DeviceFailedError
@@ -103,37 +101,43 @@ def without_agreement(path: Path) -> None:
     device.close(clean=False)
 
 
+def fsck(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    """(exit code, what it printed)."""
+    code = cli.run(["fsck", *map(str, words)])
+    return code, "".join(capsys.readouterr())
+
+
 @pytest.mark.parametrize("ftl", kinds_of(FTLS))
-def test_a_repair_takes_the_image_back(tmp_path: Path, ftl: str) -> None:
+def test_a_repair_takes_the_image_back(capsys: pytest.CaptureFixture[str], tmp_path: Path, ftl: str) -> None:
     path = tmp_path / "image"
     model = made(path, ftl)
     without_agreement(path)
     if ftl == "geckoftl":  # validity is late: a mount does not know how many LPAs are mapped, and a look at all does
-        said = CliRunner().invoke(app, ["fsck", str(path)])
-        assert said.exit_code == 1
-        assert "the mapping holds" in said.output
+        code, said = fsck(capsys, path)
+        assert code == 1
+        assert "the mapping holds" in said
         return
     with pytest.raises(CorruptError, match=r"does not fit this device: .*`flashfs fsck --repair` goes on without it"):
         Device.open(path)
-    said = CliRunner().invoke(app, ["fsck", str(path)])
-    assert said.exit_code == 1
-    assert "fsck --repair" in said.output
-    said = CliRunner().invoke(app, ["fsck", "--repair", str(path)])
-    assert said.exit_code == 0, said.output
-    assert "repaired" in said.output
-    assert "sound" in said.output
+    code, said = fsck(capsys, path)
+    assert code == 1
+    assert "fsck --repair" in said
+    code, said = fsck(capsys, "--repair", path)
+    assert code == 0, said
+    assert "repaired" in said
+    assert "sound" in said
     with Device.open(path) as device:
         assert device.recovery.clean
         assert device.problems() == []
         assert device.read(0, device.size) == model
 
 
-def test_a_repair_of_a_sound_image_changes_nothing(tmp_path: Path) -> None:
+def test_a_repair_of_a_sound_image_changes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "image"
     made(path, "pagemap")
     before = path.read_bytes()
-    said = CliRunner().invoke(app, ["fsck", "--repair", str(path)])
-    assert said.exit_code == 0
-    assert "nothing to repair" in said.output
+    code, said = fsck(capsys, "--repair", path)
+    assert code == 0
+    assert "nothing to repair" in said
     assert path.read_bytes() == before
     assert inspect.repair(path) is None

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import typer
 
 import flashfs
 from flashfs import cli
@@ -44,7 +43,7 @@ def test_options_of_mount_become_ours() -> None:
 
 
 def test_every_option_is_one_of_mount() -> None:
-    command = typer.main.get_command(cli.app).commands["mount"]  # type: ignore[attr-defined]
+    command = cli.program().commands["mount"]  # type: ignore[attr-defined]
     flags = {name: one.is_flag for one in command.params if one.param_type_name == "option" for name in one.opts}
     assert all(flags[f"--{name}"] is False for name in mount_helper.VALUED)
     assert all(flags[f"--{name}"] is True for name in mount_helper.FLAGS)
@@ -110,7 +109,7 @@ def test_the_unit_calls_what_there_is(tmp_path: Path) -> None:
     text = UNIT.read_text()
     for line in re.findall(r"^Exec\w+=flashfs (.+)$", text, re.M):
         words = line.replace("$OPTIONS", "--ftl slimftl").replace("${IMAGE}", "i").replace("${MOUNTPOINT}", "m").split()
-        command = typer.main.get_command(cli.app).commands[words[0]]  # type: ignore[attr-defined]
+        command = cli.program().commands[words[0]]  # type: ignore[attr-defined]
         assert command.make_context(words[0], words[1:]).params["mountpoint"] == Path("m")
     if shutil.which("systemd-analyze") is None:
         pytest.skip("needs systemd-analyze")

@@ -102,8 +102,8 @@ cdef class EntryRoom:
         return not wrong
 
     cdef int write_out(self, uint32_t lpa, uint8_t flags, int64_t t_ns) except -1 nogil:
-        """Append ``page``, with these FLAG_ in its spare area. The host may be in the middle of an append itself, which is making room: what that has noted
-        stays, and a page of it that waits for its fingerprint is not this one."""
+        """Append ``page``, with these FLAG_ in its spare area. The host may be in the middle of an append itself, which
+        is making room: what that has noted stays, and a page of it that waits for its fingerprint is not this one."""
         cdef uint32_t appended = self.ssd.appended
         cdef int64_t known = self.ssd.known[0]
         cdef bint noted = self.mapping.notes_prints
