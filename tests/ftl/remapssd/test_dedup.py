@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import random
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from typer.testing import CliRunner
 
-from flashfs.cli import app
+from flashfs import cli
 from flashfs.device import Device
 from flashfs.errors import BindError
 from flashfs.replay._record import OPERATIONS
@@ -111,28 +112,24 @@ def test_a_protected_write_buffer_is_refused() -> None:
         Device.memory(GEOMETRY, "remapssd", {"dedup": "on"}, plp=True)
 
 
+def replayed(trace: object, dedup: str = "on", *words: str) -> dict[str, Any]:
+    """What `flashfs replay` says of that, on a small chip unless ``words`` say otherwise."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        code = cli.run(["replay", str(trace), "--ftl", "remapssd", "--opt", f"dedup={dedup}",
+                        *(words or ("--preset", "small-64m", "--opt", "buffer=0")), "--json"])  # fmt: skip
+    assert code == 0
+    (result,) = json.loads(out.getvalue())
+    return dict(result)
+
+
 def test_a_replay_goes_by_content_hashes() -> None:
     """On a chip that keeps no data. Without repeats every page is written."""
-    wafs = []
-    for dup in ("0.6", "0"):
-        command = ["replay", f"uniform:ops=20k,write=1,dup={dup}", "--ftl", "remapssd", "--opt", "dedup=on", "--size",
-                   "256M", "--json"]  # fmt: skip
-        done = CliRunner().invoke(app, command)
-        assert done.exit_code == 0, done.output
-        wafs.append(json.loads(done.stdout)[0]["waf"])
+    wafs = [replayed(f"uniform:ops=20k,write=1,dup={dup}", "on", "--size", "256M")["waf"] for dup in ("0.6", "0")]
     assert wafs[0] < 0.55 < 0.95 < wafs[1]
 
 
 # --- contents that traces bring along
-
-
-def replayed(path: Path, dedup: str = "on") -> dict[str, Any]:
-    command = ["replay", str(path), "--ftl", "remapssd", "--opt", f"dedup={dedup}", "--opt", "buffer=0", "--preset",
-               "small-64m", "--json"]  # fmt: skip
-    done = CliRunner().invoke(app, command)
-    assert done.exit_code == 0, done.output
-    (result,) = json.loads(done.stdout)
-    return dict(result)
 
 
 def programs(result: dict[str, Any]) -> int:
