@@ -11,12 +11,14 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from flashfs.device import Device
+from flashfs.engine.device.remaps import remap_pages
 from nandimg import PRESETS
 
 SIZES = (1, 8, 64, 256)
@@ -33,7 +35,7 @@ def measured(pages: int, total: int = PAGES) -> dict[str, Any]:
     quarter = geometry.lpas // 4 // pages
     targets, sources = rng.integers(0, quarter, n) * pages, rng.integers(2 * quarter, 4 * quarter, n) * pages
     rows = list(zip(targets.tolist(), sources.tolist(), strict=True))
-    remap = device.ssd.remap_pages
+    remap = partial(remap_pages, device.ssd)
     began = time.perf_counter()
     for target, source in rows:
         remap(target, source, pages)

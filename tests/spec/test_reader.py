@@ -16,6 +16,7 @@ import torn
 from flashfs import cli, inspect
 from flashfs.crash import campaign, tiers
 from flashfs.device import Device
+from flashfs.engine.device.remaps import remap_pages
 from flashfs.errors import FlashfsError
 from nandimg import PRESETS, Cut, checksum, create, page_checksum
 from nandimg._faults import SHAPES
@@ -36,7 +37,7 @@ def fill(device: Device, rnd: random.Random, writes: int, trims: int = 0) -> Non
         if device.ssd.mapping.remapping is not None and i % 3 == 2:
             n = rnd.choice((1, 2, 5))
             target, source = rnd.randrange(pages - n + 1), rnd.randrange(pages - n + 1)
-            device.ssd.remap_pages(target, source, n, rnd.random() < 0.3)
+            remap_pages(device.ssd, target, source, n, rnd.random() < 0.3)
         if trims and i % (writes // trims) == 0:
             device.trim(rnd.randrange(pages) * page, page)
         if i % 17 == 0:

@@ -16,6 +16,7 @@ from test_reader import fill
 from flashfs.crash import campaign, tiers
 from flashfs.crash.programs import STRIPED, TINY
 from flashfs.device import Device
+from flashfs.engine.device.remaps import remap_pages
 from nandimg import PRESETS, Cut, create
 from nandimg._faults import SHAPES
 
@@ -46,10 +47,10 @@ def test_what_was_remapped(tmp_path: Path, options: dict[str, str], clean: bool)
     device = opened(path, options)
     write(device, *range(8))
     device.flush()
-    device.ssd.remap_pages(20, 0, 4)
-    device.ssd.remap_pages(5, 22, 1)
-    device.ssd.remap_pages(30, 6, 2, move=True)
-    device.ssd.remap_pages(21, 40, 1)      # a hole
+    remap_pages(device.ssd, 20, 0, 4)
+    remap_pages(device.ssd, 5, 22, 1)
+    remap_pages(device.ssd, 30, 6, 2, move=True)
+    remap_pages(device.ssd, 21, 40, 1)      # a hole
     write(device, 0)
     device.trim(23 * PAGE, PAGE)
     device.flush()
@@ -134,7 +135,7 @@ def cut_image(path: Path, options: dict[str, str]) -> reader.Image:
     device = opened(path, options)
     write(device, *range(6))
     device.flush()
-    device.ssd.remap_pages(10, 0, 4)
+    remap_pages(device.ssd, 10, 0, 4)
     device.close(clean=False)
     return reader.Image(path)
 

@@ -17,10 +17,8 @@ cdef class Remapping:
 
 
 cdef class Deduplication:
-    cdef int begin(self) noexcept nogil
-    cdef bint is_known(self, uint32_t lpa, const uint8_t* page, uint64_t word, int64_t* t_ns) except -1 nogil
-    cdef bint point_at_same(self, uint32_t lpa, const uint8_t* page, uint64_t seq, int64_t* t_ns,
-                            uint32_t* old) except -1 nogil
+    cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, const uint64_t* words,
+                       int64_t t_ns) except -1 nogil
 
 
 cdef class Runs:

@@ -2,7 +2,7 @@
 
     member       class            who asks                  for
     sharing      Sharing          reader, mover, recovery   pages that several LPAs are at
-    remapping    Remapping        Ssd.remap                 pointing an LPA at another's page, without a write
+    remapping    Remapping        remaps.pyx                pointing an LPA at another's page, without a write
     dedup        Deduplication    Ssd.write                 pages whose content is in flash already
     runs         Runs             Ssd.append, mover         pages that were written together, as a whole
     from_pages   Checkpointer     Ssd.checkpoint            recovery from pages (checkpointer.pyx)
@@ -61,22 +61,11 @@ cdef class Remapping:
 cdef class Deduplication:
     """A page that the host writes may be in flash already. Goes with ``sharing``."""
 
-    cdef int begin(self) noexcept nogil:
-        """A request begins: all pages of the one before are in flash, or will not be."""
-        return 0
-
-    cdef bint is_known(self, uint32_t lpa, const uint8_t* page, uint64_t word, int64_t* t_ns) except -1 nogil:
-        """The host writes that page, of which ``page`` is the content; or, on a chip that keeps none (NULL), equal
-        ``word`` stand for equal contents. Whether such a page is known: in flash, or of those asked about before in
-        this request. Takes its time from ``t_ns`` on. May read."""
-        with gil:
-            raise NotImplementedError
-
-    cdef bint point_at_same(self, uint32_t lpa, const uint8_t* page, uint64_t seq, int64_t* t_ns,
-                            uint32_t* old) except -1 nogil:
-        """The page that ``is_known`` was last asked about, and those before it in flash by now: point its LPA at one of
-        the same content, under ``seq``. False if there is none, or the LPA cannot be pointed there; it must be written
-        then. ``old`` as in ``Mapping.bind``. Makes room, so it may clean and sync. May read, program, clean."""
+    cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, const uint64_t* words,
+                       int64_t t_ns) except -1 nogil:
+        """Up to RUN pages that the host writes, past the buffer: some are pointed at pages that are there, the others
+        go to ``Ssd.write_past``. ``data`` is their contents; on a chip that keeps none (NULL), equal ``words`` stand
+        for equal contents. Returns the virtual time at which they are acknowledged. May read, program, clean."""
         with gil:
             raise NotImplementedError
 

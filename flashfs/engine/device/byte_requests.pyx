@@ -3,8 +3,11 @@ them. The callers see to it that a request lies within the device."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from flashfs.engine.device.remaps cimport remap, remap_at_once
 from flashfs.engine.device.ssd cimport RUN, Ssd
 from flashfs.engine.blocks.pool cimport NONE
+
+from flashfs.engine.device.remaps import not_whole
 
 
 cdef uint32_t run_at(Ssd ssd, uint64_t offset, uint64_t left, uint32_t* lpas) noexcept nogil:
@@ -150,19 +153,19 @@ cdef int64_t remap_atomic(Ssd ssd, uint64_t source, uint64_t target, uint64_t si
     """In one piece, or not at all: bytes of a page and ranges that overlap change in several steps."""
     if source % ssd.page_bytes or target % ssd.page_bytes or size % ssd.page_bytes:
         with gil:
-            raise ssd.not_whole(f"bytes {source} to {source + size} and {target} to {target + size}: whole pages of "
-                                f"{ssd.page_bytes} bytes")
+            raise not_whole(f"bytes {source} to {source + size} and {target} to {target + size}: whole pages of "
+                            f"{ssd.page_bytes} bytes")
     if max(source, target) - min(source, target) < size:
         with gil:
-            raise ssd.not_whole(f"bytes {source} to {source + size} and {target} to {target + size} overlap")
-    return ssd.remap_whole(<uint32_t> (target // ssd.page_bytes), <uint32_t> (source // ssd.page_bytes),
-                           <uint32_t> min(size // ssd.page_bytes, <uint64_t> 0xFFFFFFFF), move, t_ns)
+            raise not_whole(f"bytes {source} to {source + size} and {target} to {target + size} overlap")
+    return remap_at_once(ssd, <uint32_t> (target // ssd.page_bytes), <uint32_t> (source // ssd.page_bytes),
+                         <uint32_t> min(size // ssd.page_bytes, <uint64_t> 0xFFFFFFFF), move, t_ns)
 
 
 cdef inline int64_t remap_whole(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, bint move,
                                 int64_t t_ns) except -1 nogil:
-    return ssd.remap(<uint32_t> (target // ssd.page_bytes), <uint32_t> (source // ssd.page_bytes),
-                     <uint32_t> (size // ssd.page_bytes), move, t_ns)
+    return remap(ssd, <uint32_t> (target // ssd.page_bytes), <uint32_t> (source // ssd.page_bytes),
+                 <uint32_t> (size // ssd.page_bytes), move, t_ns)
 
 
 cdef int64_t remap_aligned(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,

@@ -55,24 +55,11 @@ cdef class Ssd(Engine):
     cdef const uint64_t* words             # of the pages of the next write, which contents are equal; or NULL
     cdef uint8_t* carried                  # RUN pages: what is copied, once something is
     cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
-    cdef int64_t write_sifted(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, const uint64_t* words,
-                              int64_t t_ns) except -1 nogil
-    cdef int64_t write_between(self, const uint32_t* lpas, uint32_t first, uint32_t end, const uint8_t* data,
-                               int64_t t_ns) except -1 nogil
     cdef int64_t write_past(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data,
                                 int64_t t_ns) except -1 nogil
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil
-    cdef int64_t remap(self, uint32_t target, uint32_t source, uint32_t n, bint move, int64_t t_ns) except -1 nogil
-    cdef int64_t remap_part(self, uint32_t target, uint32_t source, uint32_t n, bint move,
-                            int64_t t_ns) except -1 nogil
-    cdef int64_t remap_whole(self, uint32_t target, uint32_t source, uint32_t n, bint move,
-                             int64_t t_ns) except -1 nogil
-    cdef int64_t remap_mapped(self, uint32_t target, uint32_t source, uint32_t n, bint move,
-                              uint32_t* done, int64_t t_ns) except -1 nogil
-    cdef int64_t carry_over(self, uint32_t target, uint32_t source, uint32_t n, int64_t t_ns) except -1 nogil
-    cdef bint drain_if_held(self, uint32_t lpa, uint32_t n) except -1 nogil
     cdef uint32_t skip_holes(self, uint32_t lpa, uint32_t n) noexcept nogil
     cdef int flush(self, int64_t t_ns) except -1 nogil
     cdef int64_t settle(self, int64_t t_ns) except -1 nogil

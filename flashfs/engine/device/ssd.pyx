@@ -16,7 +16,7 @@ from flashfs.engine.device.metalog cimport MetaLog
 from flashfs.engine.device.mover cimport Mover
 from flashfs.engine.contract.cleaning cimport Cleaning
 from flashfs.engine.contract.checkpointer cimport Checkpointer
-from flashfs.engine.contract.engine cimport GOING, IN_BIND, IN_CHECKPOINT, IN_REMAP, IN_SYNC, IN_TRIM, Engine
+from flashfs.engine.contract.engine cimport GOING, IN_BIND, IN_CHECKPOINT, IN_SYNC, IN_TRIM, Engine
 from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.contract.placement cimport Placement
@@ -49,8 +49,6 @@ from flashfs.engine.blocks.victims cimport VictimIndex
 from flashfs.engine.device.wear cimport WearLevel
 from flashfs.engine.device.wear_scan cimport WearScan
 from nandimg._nand cimport CAUSES, Nand
-
-from errno import EOPNOTSUPP
 
 from flashfs.engine.device.cache import SLOT_BYTES
 from flashfs.engine.blocks.pool import CAUSE_NAMES
@@ -229,14 +227,11 @@ cdef class Ssd(Engine):
                 for i in range(part):  # what it holds is old from now on, however far the write gets
                     self.cache.drop(lpas[done + i])
             if self.mapping.dedup is not None and (data != NULL or self.words != NULL):
-                one = self.write_sifted(lpas + done, part, data,
-                                        self.words + done if self.words != NULL else <const uint64_t*> NULL, t_ns)
+                one = self.mapping.dedup.write(
+                    lpas + done, part, data, self.words + done if self.words != NULL else <const uint64_t*> NULL, t_ns)
             elif self.buffer.slots and (part < BYPASS or self.buffer.in_nvram or self.buffer.in_order):
                 one = self.write_buffered(lpas + done, part, data, t_ns)
             else:
-                for i in range(part):
-                    self.seq += 1
-                    self.seqs[i] = self.seq
                 one = self.write_past(lpas + done, part, data, t_ns)
             if self.cache.slots:
                 self.cache.put_run(lpas + done, part, data)
@@ -247,53 +242,12 @@ cdef class Ssd(Engine):
                 data += <uint64_t> part * self.page_bytes
         return end
 
-    cdef int64_t write_sifted(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, const uint64_t* words,
-                              int64_t t_ns) except -1 nogil:
-        """Past the buffer: pages whose content is in flash already are not written again, those between them as runs.
-        What comes before such a page goes first: the same content may be in it, and to write it may move what was
-        found."""
-        cdef uint32_t i, first = 0, old
-        cdef int64_t end = t_ns, when = t_ns
-        cdef const uint8_t* page = NULL
-        cdef int before
-        self.mapping.dedup.begin()         # of a request that failed something may be left
-        for i in range(n):
-            if data != NULL:
-                page = data + <uint64_t> i * self.page_bytes
-            if not self.mapping.dedup.is_known(lpas[i], page, words[i] if words != NULL else 0, &when):
-                continue
-            if i > first:
-                end = max(end, self.write_between(lpas, first, i, data, when))
-            first = i
-            self.seq += 1
-            before = self.stopped
-            old = NONE
-            if self.mapping.dedup.point_at_same(lpas[i], page, self.seq, &when, &old):
-                self.stopped = IN_REMAP
-                self.validity.dead(&old, 1)
-                self.stopped = before
-                if self.buffer.held:
-                    self.buffer.drop(lpas[i])
-                end = max(end, when)
-                first = i + 1
-        if n > first:
-            end = max(end, self.write_between(lpas, first, n, data, when))
-        self.mapping.dedup.begin()
-        return end
-
-    cdef int64_t write_between(self, const uint32_t* lpas, uint32_t first, uint32_t end, const uint8_t* data,
-                               int64_t t_ns) except -1 nogil:
-        cdef uint32_t i
-        for i in range(end - first):
-            self.seq += 1
-            self.seqs[i] = self.seq
-        return self.write_past(lpas + first, end - first,
-                               <const uint8_t*> NULL if data == NULL else data + <uint64_t> first * self.page_bytes,
-                               t_ns)
-
     cdef int64_t write_past(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil:
         """Past the buffer, which holds an older version of none of them then: of as many as were bound, if it fails."""
         cdef uint32_t i
+        for i in range(n):
+            self.seq += 1
+            self.seqs[i] = self.seq
         self.in_flight = n
         self.appended = 0
         try:
@@ -390,143 +344,6 @@ cdef class Ssd(Engine):
             lpa += part
             n -= part
         return end
-
-    cdef int64_t remap(self, uint32_t target, uint32_t source, uint32_t n, bint move, int64_t t_ns) except -1 nogil:
-        """``n`` LPAs from ``target`` on read what those from ``source`` on read before, and go on reading it whatever
-        becomes of those; holes become holes. With ``move`` the sources that are no targets hold nothing then. The
-        ranges may overlap. It is to a flush, and to a crash without one, what a write is. Where the mapping cannot
-        point an LPA at another's page, or not at this one any more, the page is read and written."""
-        cdef uint32_t done = 0, part, at, apart
-        cdef bint down = source < target and target - source < n
-        cdef int64_t end = t_ns
-        if target == source or n == 0:
-            return t_ns
-        apart = target - source if source < target else source - target
-        while done < n:
-            part = min(n - done, min(apart, <uint32_t> RUN))
-            at = n - done - part if down else done
-            end = max(end, self.remap_part(target + at, source + at, part, move, t_ns))
-            done += part
-        self.host_remap += n
-        return end
-
-    cdef int64_t remap_part(self, uint32_t target, uint32_t source, uint32_t n, bint move,
-                            int64_t t_ns) except -1 nogil:
-        """Two ranges of up to RUN pages that do not overlap: holes, and what lies between them."""
-        cdef uint32_t i = 0, k, done
-        cdef int64_t end = t_ns, one
-        while i < n:
-            self.now_ns = t_ns
-            if self.stopped:
-                self.refuse()
-            k = 0
-            while i + k < n and not self.is_mapped(source + i + k):
-                k += 1
-            if k:
-                end = max(end, self.trim(target + i, k, t_ns))
-                self.host_trim -= k
-                i += k
-                continue
-            while i + k < n and self.is_mapped(source + i + k):
-                k += 1
-            done = 0
-            if self.mapping.remapping is not None:
-                end = max(end, self.remap_mapped(target + i, source + i, k, move, &done, t_ns))
-            if done == 0:
-                done = k if self.mapping.remapping is None else 1
-                one = self.carry_over(target + i, source + i, done, t_ns)
-                if move:
-                    one = self.trim(source + i, done, self.settle(one))
-                    self.host_trim -= done
-                end = max(end, one)
-            i += done
-        return end
-
-    cdef int64_t remap_whole(self, uint32_t target, uint32_t source, uint32_t n, bint move,
-                             int64_t t_ns) except -1 nogil:
-        """As ``remap``, of ranges that do not overlap, in one piece: what a crash leaves is all of it or nothing.
-        OSError EOPNOTSUPP, with nothing changed, if that cannot be."""
-        cdef uint32_t i, done = 0
-        cdef int64_t end
-        if n > RUN:
-            with gil:
-                raise self.not_whole(f"{n} pages: {RUN} at most")
-        self.now_ns = t_ns
-        if self.stopped:
-            self.refuse()
-        for i in range(n):
-            if not self.is_mapped(source + i):
-                with gil:
-                    raise self.not_whole(f"LPA {source + i} holds nothing")
-        end = self.remap_mapped(target, source, n, move, &done, t_ns)
-        if done < n:
-            with gil:
-                raise self.not_whole("a page of it has as many LPAs as can be, or NVRAM has no room for the entries")
-        self.host_remap += n
-        return end
-
-    def not_whole(self, why):
-        return OSError(EOPNOTSUPP, f"a remap that is atomic: {why}")
-
-    cdef int64_t remap_mapped(self, uint32_t target, uint32_t source, uint32_t n, bint move,
-                              uint32_t* done, int64_t t_ns) except -1 nogil:
-        """``n`` sources that are mapped; ``done``: how many of them were remapped, from the first on."""
-        cdef uint32_t i
-        self.chores()
-        self.dirty = True
-        self.drain_if_held(source, n)
-        if move and self.meta.pending_n == self.meta.pending_room:
-            self.log_trims()
-        self.map_ns = t_ns
-        done[0] = n = self.mapping.remapping.room(target, source, n, move)
-        if n == 0:
-            return t_ns
-        self.stopped = IN_REMAP
-        self.seq += 1
-        self.mapping.remapping.run(target, source, n, self.seq, move, self.olds)
-        for i in range(n):
-            if self.buffer.held:
-                self.buffer.drop(target + i)
-            if self.cache.held:
-                self.cache.drop(target + i)
-                if move:
-                    self.cache.drop(source + i)
-        self.validity.dead(self.olds, n)
-        if move:                           # what says so in NVRAM may go before the page that the source had is erased
-            self.moved = True
-            self.meta.note_trim(source, n, self.seq)
-            self.seq += 1                  # no trim that follows joins that record: the targets have its number too
-        self.stopped = GOING
-        return max(t_ns, self.map_ns)
-
-    cdef bint drain_if_held(self, uint32_t lpa, uint32_t n) except -1 nogil:
-        """What the buffer holds goes to flash if one of these LPAs is in it; whether it was."""
-        cdef uint32_t i
-        for i in range(n if self.buffer.held else 0):
-            if self.buffer.find(lpa + i) != NONE:
-                self.drain()
-                return True
-        return False
-
-    cdef int64_t carry_over(self, uint32_t target, uint32_t source, uint32_t n, int64_t t_ns) except -1 nogil:
-        """Read ``n`` pages, up to RUN, and write them elsewhere."""
-        cdef uint32_t i
-        cdef uint32_t[RUN] lpas
-        if self.carried == NULL and self.nand.keeps_data:
-            self.carried = <uint8_t*> malloc(RUN * self.page_bytes)
-            if self.carried == NULL:
-                with gil:
-                    raise MemoryError
-        lpas[0] = source  # the compiler does not see that n is not 0
-        for i in range(n):
-            lpas[i] = source + i
-        t_ns = self.read(lpas, n, self.carried, t_ns)
-        self.host_read -= n
-        for i in range(n):
-            lpas[i] = target + i
-        t_ns = self.write(lpas, n, self.carried, t_ns)
-        self.host_write -= n
-        return t_ns
 
     cdef uint32_t skip_holes(self, uint32_t lpa, uint32_t n) noexcept nogil:
         """How many of the LPAs that are to be trimmed hold nothing, as far as the mapping knows without a look at each:
@@ -1078,12 +895,6 @@ cdef class Ssd(Engine):
         """Trim ``n`` pages from ``lpa`` on; returns the virtual time at which that is acknowledged."""
         with nogil:
             t_ns = self.trim(lpa, n, t_ns)
-        return t_ns
-
-    def remap_pages(self, uint32_t target, uint32_t source, uint32_t n, bint move=False, int64_t t_ns=0):
-        """As ``remap``; returns the virtual time at which that is acknowledged."""
-        with nogil:
-            t_ns = self.remap(target, source, n, move, t_ns)
         return t_ns
 
     def move_blocks(self, const uint32_t[::1] blocks not None):

@@ -11,6 +11,7 @@ from flashfs.errors import BindError, UsageError
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, spare_for, spread_map, streams_for, superblocks_for
 from flashfs.ftl.remapssd.counts import ReferenceCounts
+from flashfs.ftl.remapssd.dedup import TableDeduplication
 from flashfs.ftl.remapssd.fingerprints import Prints
 from flashfs.ftl.remapssd.flashlog import LOGGED
 from flashfs.ftl.remapssd.mapping import RemapTable
@@ -66,9 +67,10 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
         if options["rival"] == "none":
             raise BindError("remapssd: rival=none does not remap, so dedup=on would find nothing to do")
         prints = Prints(ssd.nand.blocks * ssd.nand.pages_per_block, 1000 * options["hash_us"])
-    verifies = options["verify"] == "on"
-    mapping = RemapTable(ssd, rmm, options["watermark"], options["references"], prints=prints, verifies=verifies,
+    mapping = RemapTable(ssd, rmm, options["watermark"], options["references"], prints=prints,
                          remaps=options["rival"] != "none")  # fmt: skip
+    if prints is not None:
+        TableDeduplication(ssd, mapping, prints, options["verify"] == "on")
     room = EntryRoom(ssd, mapping, options["lookups"] == "alone")
     stripe = options["stripe"]
     superblocks = _by_superblock(ssd, options)
@@ -205,7 +207,7 @@ SCHEME = Scheme(
         "remaps refused, NVRAM full": lambda ssd: ssd.mapping.refused_full,
         "groups compacted": lambda ssd: ssd.mapping.rmm.compacted_n,
         "entries carried": lambda ssd: ssd.mapping.rmm.carried_n,
-        "pages found in flash": lambda ssd: ssd.mapping.same_found,
+        "pages found in flash": lambda ssd: ssd.mapping.dedup.found if ssd.mapping.dedup else 0,
         "pages shed": lambda ssd: ssd.cleaning.entries.shed_n,
     },
     tight={"segment": (96, 128, 128), "nvram": (2_048, 3_072), "references": (2, 3, 15), "watermark": (50, 95),

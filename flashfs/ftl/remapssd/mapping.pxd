@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs.parts.defaults.defaults cimport PageTable
-from flashfs.engine.contract.extensions cimport Deduplication, Remapping, Sharing
+from flashfs.engine.contract.extensions cimport Remapping, Sharing
 from flashfs.ftl.remapssd.counts cimport ReferenceCounts
 from flashfs.ftl.remapssd.fingerprints cimport Prints
 from flashfs.ftl.remapssd.rmm cimport Rmm
@@ -19,13 +19,8 @@ cdef class RemapTable(PageTable):
     cdef uint32_t charged                  # the superblock whose entries this move has read, or NONE
     cdef readonly Prints prints            # None: nothing is deduplicated
     cdef bint notes_prints                 # of what is bound: not of a page that cleaning writes itself
-    cdef bint verifies                     # a page of the same fingerprint is read and compared
-    cdef uint8_t* page                     # what was read
-    cdef uint8_t* oob
-    cdef readonly uint64_t same_found, same_reads, same_wrong  # pages not written; reads to compare; that differed
     cdef readonly uint64_t done, refused_full, refused_count, same, reserved
     cdef uint32_t leave(self, uint32_t lpa) noexcept nogil
-    cdef bint is_same(self, uint32_t ppa, const uint8_t* page, int64_t* t_ns) except -1 nogil
     cdef bint take_reference(self, uint32_t ppa) noexcept nogil
     cdef int give_back(self, uint32_t target, uint32_t source, uint32_t n) noexcept nogil
     cdef uint64_t entries_most(self) noexcept nogil
@@ -40,8 +35,4 @@ cdef class TableSharing(Sharing):
 
 
 cdef class TableRemapping(Remapping):
-    cdef RemapTable map
-
-
-cdef class TableDeduplication(Deduplication):
     cdef RemapTable map

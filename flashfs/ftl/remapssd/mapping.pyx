@@ -7,22 +7,18 @@ whichever it is; an entry only if the page that it names is whole and the one th
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memset
+from libc.string cimport memset
 
 from flashfs.parts.defaults.defaults cimport PageTable
-from flashfs.engine.contract.engine cimport IN_REMAP, Engine
-from flashfs.engine.contract.extensions cimport Deduplication, Remapping, Sharing
+from flashfs.engine.contract.engine cimport Engine
+from flashfs.engine.contract.extensions cimport Remapping, Sharing
 from flashfs.engine.contract.owner cimport FOREIGN, LIVE
 from flashfs.engine.blocks.pool cimport (
     CAUSE_GC,
-    CAUSE_HOST,
     CAUSE_MAP,
     CAUSE_RECOVERY,
-    FLAG_LOST,
     KIND_TRANSLATION,
-    KIND_USER,
     NONE,
-    oob_kind,
     oob_lpa,
 )
 from flashfs.engine.device.ssd cimport Ssd
@@ -44,7 +40,7 @@ cdef class RemapTable(PageTable):
     written instead, ``refused_full`` found NVRAM full and ``refused_count`` the page's counter."""
 
     def __cinit__(self, Engine ssd, Rmm rmm=None, uint32_t watermark=95, uint32_t count_limit=COUNT_MOST, *,
-                  Prints prints=None, bint verifies=True, bint remaps=True):
+                  Prints prints=None, bint remaps=True):
         if rmm is None:
             raise ValueError("a page table that remaps needs NVRAM")
         self.rmm = rmm
@@ -60,20 +56,14 @@ cdef class RemapTable(PageTable):
         self.remapping = TableRemapping(self) if remaps else None
         self.charged = NONE
         self.prints = self.counts.prints = prints
-        self.dedup = TableDeduplication(self) if prints is not None else None
         self.notes_prints = prints is not None
-        self.verifies = verifies
         self.new_of = <uint32_t*> malloc(rmm.pages * 4)
-        self.oob = <uint8_t*> malloc(ssd.nand.oob_bytes)
-        self.page = <uint8_t*> malloc(ssd.nand.page_bytes)
-        if not (self.new_of and self.oob and self.page):
+        if self.new_of == NULL:
             raise MemoryError
         memset(self.new_of, 0xFF, rmm.pages * 4)
 
     def __dealloc__(self):
         free(self.new_of)
-        free(self.oob)
-        free(self.page)
 
     # --- references
 
@@ -224,22 +214,6 @@ cdef class RemapTable(PageTable):
         cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
         return ppa - block * self.ssd.nand.pages_per_block < self.ssd.nand.synced(block)
 
-    cdef bint is_same(self, uint32_t ppa, const uint8_t* page, int64_t* t_ns) except -1 nogil:
-        """Whether the page there holds just that: it is read and compared, unless nobody asked for that, or nothing is
-        kept to be compared."""
-        cdef uint8_t status
-        if page == NULL or not self.verifies:
-            return True
-        self.same_reads += 1
-        t_ns[0] = self.ssd.nand.read(ppa // self.ssd.nand.pages_per_block, ppa % self.ssd.nand.pages_per_block, 1,
-                                     self.page, self.oob, &status, CAUSE_HOST, t_ns[0])
-        if (status == PAGE_OK and oob_kind(self.oob) == KIND_USER and not self.oob[7] & FLAG_LOST
-                and memcmp(self.page, page, self.ssd.nand.page_bytes) == 0):
-            return True
-        self.same_wrong += 1
-        self.prints.drop(ppa)
-        return False
-
     # --- a mount
 
     cdef int64_t pages_named(self) except -2 nogil:
@@ -315,9 +289,7 @@ cdef class RemapTable(PageTable):
         return {**PageTable.tables(self), **self.rmm.tables(), **prints}
 
     def figures(self):
-        same = {"dedup_found": self.same_found, "dedup_reads": self.same_reads, "dedup_differed": self.same_wrong,
-                "dedup_known": self.prints.held} if self.prints is not None else {}
-        return {**same, **self.rmm.figures(), "remap_done": self.done, "remap_same": self.same,
+        return {**(self.dedup.figures() if self.dedup is not None else {}), **self.rmm.figures(), "remap_done": self.done, "remap_same": self.same,
                 "remap_refused_full": self.refused_full, "remap_refused_count": self.refused_count,
                 "rmm_valid": self.rmm.valid_n, "rmm_entries": self.rmm.used_n, "rmm_free": self.rmm.free_n,
                 "rmm_compacted": self.rmm.compacted_n, "rmm_carried": self.rmm.carried_n,
@@ -325,7 +297,8 @@ cdef class RemapTable(PageTable):
                 "rmm_largest_group": self.rmm.largest_group * self.rmm.segment_bytes}
 
     def forget_counts(self):
-        self.same_found = self.same_reads = self.same_wrong = 0
+        if self.dedup is not None:
+            self.dedup.forget_counts()
         self.done = self.same = self.refused_full = self.refused_count = 0
         self.rmm.forget_counts()
 
@@ -450,52 +423,3 @@ cdef class TableRemapping(Remapping):
             if move:
                 self.map.leave(source + i)     # the target is there: it does not die
         return 0
-
-
-cdef class TableDeduplication(Deduplication):
-    """Pages of the same fingerprint, which are compared if the map ``verifies``."""
-
-    def __cinit__(self, RemapTable map not None):
-        self.map = map
-
-    cdef int begin(self) noexcept nogil:
-        return self.map.prints.begin()
-
-    cdef bint is_known(self, uint32_t lpa, const uint8_t* page, uint64_t word, int64_t* t_ns) except -1 nogil:
-        return self.map.prints.add(lpa, page, self.map.ssd.nand.page_bytes, word, t_ns)
-
-    cdef bint point_at_same(self, uint32_t lpa, const uint8_t* page, uint64_t seq, int64_t* t_ns,
-                            uint32_t* old) except -1 nogil:
-        cdef uint32_t ppa = self.map.prints.find(self.map.prints.pending + 2 * (self.map.prints.pending_n - 1))
-        cdef Claim claim
-        cdef int before
-        if ppa == NONE:
-            return False
-        if self.map.table[lpa] != ppa:         # what refuses it comes first: then nothing has to be compared
-            if self.map.counts.get(ppa) >= self.map.count_limit:
-                self.map.refused_count += 1
-                return False
-            if (self.map.rmm.valid_n >= self.map.entries_most()
-                    or not self.map.rmm.gain(self.map.rmm.reserve + 2)):
-                self.map.refused_full += 1
-                return False
-        if not self.map.is_same(ppa, page, t_ns):
-            return False
-        if self.map.table[lpa] != ppa:
-            claim.seq = seq
-            claim.lpa = claim.first = lpa
-            claim.n = 1
-            claim.ppa = ppa
-            claim.source = NONE
-            self.map.ssd.map_ns = t_ns[0]
-            before = self.map.ssd.stopped
-            self.map.ssd.stopped = IN_REMAP
-            self.map.take_reference(ppa)
-            old[0] = self.map.leave(lpa)
-            self.map.table[lpa] = ppa
-            self.map.rmm.append(&claim, CAUSE_MAP)
-            self.map.ssd.stopped = before
-            t_ns[0] = max(t_ns[0], self.map.ssd.map_ns)
-        self.map.prints.pending_n -= 1
-        self.map.same_found += 1
-        return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flashfs.device import Device
+from flashfs.engine.device.remaps import remap_pages
 from flashfs.ftl.remapssd import ENTRY_BYTES
 from nandimg import PRESETS, Geometry
 
@@ -56,7 +57,7 @@ def entry_of(move: bool, options: dict[str, int | str] | None = None) -> tuple[D
     for lpa in range(20):
         device.write(lpa * 512, bytes([lpa]) * 512)
     seq = device.ssd.seq + 1
-    device.ssd.remap_pages(345, 2, 1, move)
+    remap_pages(device.ssd, 345, 2, 1, move)
     at, size = device.nand.region("rmm")
     raw = device.nand.nvram(at, size)
     head = next(i for i in range(64, size, 1024) if raw[i] & raw[i + 8] & 1)

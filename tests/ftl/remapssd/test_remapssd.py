@@ -14,6 +14,7 @@ import pytest
 import nandimg
 from flashfs import inspect
 from flashfs.device import Device
+from flashfs.engine.device.remaps import remap_pages
 from flashfs.errors import BindError, UncorrectableError, UsageError
 from flashfs.ftl import scheme
 from flashfs.ftl.remapssd.placement import RemapGreedy, RemapSuperblocks
@@ -50,7 +51,7 @@ class Mirrored:
         self.holds[first : first + n] = [NOTHING] * n
 
     def remap(self, target: int, source: int, n: int = 1, move: bool = False) -> None:
-        self.device.ssd.remap_pages(target, source, n, move)
+        remap_pages(self.device.ssd, target, source, n, move)
         said = self.holds[source : source + n]
         if move and target != source:
             self.holds[source : source + n] = [NOTHING] * n
@@ -572,10 +573,10 @@ def test_a_dump_tells_of_lpas_that_were_remapped(tmp_path: Path) -> None:
     device.write(PAGE, b"b" * PAGE)
     device.flush()
     device.write(5 * PAGE, b"c" * PAGE)    # in NVRAM alone
-    device.ssd.remap_pages(5, 0, 1)
-    device.ssd.remap_pages(6, 1, 1)
+    remap_pages(device.ssd, 5, 0, 1)
+    remap_pages(device.ssd, 6, 1, 1)
     device.write(PAGE, b"d" * PAGE)
-    device.ssd.remap_pages(1, 0, 1)
+    remap_pages(device.ssd, 1, 0, 1)
     device.flush()
     device.close(clean=False)
     here = {lpa: inspect.lpa(path, lpa) for lpa in (0, 1, 5, 6)}
