@@ -1,5 +1,5 @@
 # distutils: language = c++
-"""In-line deduplication (Remap-SSD, section 5.2): a page that the host writes, and that is in flash already, is a remap.
+"""In-line deduplication (Remap-SSD, section 5.2): a page that the host writes and that is in flash already is a remap.
 
 Pages are known by their fingerprints (fingerprints.pyx), and compared before they are believed to be the same.
 """

@@ -289,7 +289,8 @@ cdef class RemapTable(PageTable):
         return {**PageTable.tables(self), **self.rmm.tables(), **prints}
 
     def figures(self):
-        return {**(self.dedup.figures() if self.dedup is not None else {}), **self.rmm.figures(), "remap_done": self.done, "remap_same": self.same,
+        dedup = self.dedup.figures() if self.dedup is not None else {}
+        return {**dedup, **self.rmm.figures(), "remap_done": self.done, "remap_same": self.same,
                 "remap_refused_full": self.refused_full, "remap_refused_count": self.refused_count,
                 "rmm_valid": self.rmm.valid_n, "rmm_entries": self.rmm.used_n, "rmm_free": self.rmm.free_n,
                 "rmm_compacted": self.rmm.compacted_n, "rmm_carried": self.rmm.carried_n,
