@@ -13,9 +13,9 @@ from errno import EOPNOTSUPP
 
 cdef int64_t remap(Ssd ssd, uint32_t target, uint32_t source, uint32_t n, bint move, int64_t t_ns) except -1 nogil:
     """``n`` LPAs from ``target`` on read what those from ``source`` on read before, and go on reading it whatever
-    becomes of those; holes become holes. With ``move`` the sources that are no targets hold nothing then. The ranges may
-    overlap. It is to a flush, and to a crash without one, what a write is. Where the mapping cannot point an LPA at
-    another's page, or not at this one any more, the page is read and written."""
+    becomes of those; holes become holes. With ``move`` the sources that are no targets hold nothing then. The ranges
+    may overlap. It is to a flush, and to a crash without one, what a write is. Where the mapping cannot point an LPA
+    at another's page, or not at this one any more, the page is read and written."""
     cdef uint32_t done = 0, part, at, apart
     cdef bint down = source < target and target - source < n
     cdef int64_t end = t_ns
