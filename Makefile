@@ -140,11 +140,11 @@ campaign: setup-dev
 soak: setup-dev
 	$(BIN)/python tools/soak.py
 
-## bench: the figures of docs/performance.md; raw results go to tools/results (bench_mount needs root and fio)
+## bench: the figures of docs/performance.md; raw results go to bench/results (`mount` needs root and fio)
 bench: setup-dev
-	$(BIN)/python tools/bench_engine.py
-	$(BIN)/python tools/bench_slimftl.py
-	$(BIN)/python tools/bench_mount.py
+	$(BIN)/python bench engine
+	$(BIN)/python bench slimftl
+	$(BIN)/python bench mount
 
 ## comparison: docs/comparison.md, every FTL on equal ground; TRACES is a folder of traces (docs/traces.md)
 comparison: setup-dev

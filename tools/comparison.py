@@ -22,8 +22,6 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 
-import bench_common
-
 from flashfs.comparison import chart, kept, works
 from flashfs.comparison.kept import Row
 from flashfs.comparison.works import STATES, Work
@@ -33,10 +31,10 @@ from flashfs.replay.play import named, run
 
 BESIDE = 7  #: sources in a table
 SHORT = 4  #: pages: the stripe of the page map alone
-ROOT = bench_common.HERE.parent
+ROOT = Path(__file__).resolve().parents[1]
 DOC = ROOT / "docs/comparison.md"
 CHART = ROOT / "docs/img/comparison.svg"
-TRACES = bench_common.RESULTS / "comparison.json"
+TRACES = ROOT / "tools" / "results" / "comparison.json"
 MARK = "<!-- tables: tools/comparison.py -->\n"
 
 

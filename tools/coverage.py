@@ -322,7 +322,7 @@ def flags(name: str) -> list[str]:
 
 def build(into: Path) -> dict[str, str]:
     """Copy the project, mark the compiled modules of PATHS; returns what Cython made of each."""
-    for part in ("flashfs", "nandimg", "tests", "tools", "pyproject.toml", "README.md", "SPEC.md", "docs"):
+    for part in ("flashfs", "nandimg", "tests", "bench", "tools", "pyproject.toml", "README.md", "SPEC.md", "docs"):
         if (ROOT / part).is_dir():
             shutil.copytree(ROOT / part, into / part, ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.cpp"))
         else:

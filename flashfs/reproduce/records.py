@@ -1,5 +1,5 @@
 """Figures of what a tool measured: wall time, which differs from run to run, so nothing is measured when a figure is
-made. A point names a ``file`` of tools/results, and the ``row`` of it that has what it says.
+made. A point names a ``file`` of bench/results, and the ``row`` of it that has what it says.
 
 Such a file says under ``machine`` where it was measured, and under ``tool`` by what.
 """
@@ -17,7 +17,7 @@ from flashfs.errors import FlashfsError, UsageError
 from flashfs.replay import grid
 from flashfs.reproduce.figure import Figure, Point, Table, merged
 
-FOLDER = Path(flashfs.__file__).parents[1] / "tools" / "results"  #: of a tree of sources
+FOLDER = Path(flashfs.__file__).parents[1] / "bench" / "results"  #: of a tree of sources
 
 Row = dict[str, Any]
 
@@ -53,7 +53,7 @@ def of(
             except UsageError as error:
                 raise UsageError(f"{figure.name}: {series.name}, {x.name}: {error}") from None
             if found is None:
-                tell(f"{figure.name}: {x.name} needs tools/results/{table['file']}, of a tree of sources")
+                tell(f"{figure.name}: {x.name} needs bench/results/{table['file']}, of a tree of sources")
                 continue
             out.append(Recorded(series, x, table, found[0]))
             where[found[1]] = None
@@ -64,7 +64,7 @@ def _found(table: Table) -> tuple[Row, str] | None:
     """The row of a point, and where it was measured; None if there is no such file."""
     name, asked = table.get("file"), table.get("row")
     if not isinstance(name, str) or not isinstance(asked, dict) or not asked:
-        raise UsageError("use file = NAME, of tools/results, and row = { COLUMN = VALUE }")
+        raise UsageError("use file = NAME, of bench/results, and row = { COLUMN = VALUE }")
     path = FOLDER / name
     try:
         kept = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""tools/bench_maps.py: maps at equal DRAM, on a small device."""
+"""bench/maps.py: maps at equal DRAM, on a small device."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+sys.path.append(str(Path(__file__).parents[2]))
 
-import bench_maps as bench
+from bench import common
+from bench import maps as bench
 
 SIZE = 512 << 20
 
@@ -71,6 +72,6 @@ def test_traces_that_are_not_there_are_named(tmp_path: Path) -> None:
 
 
 def test_the_page_says_what_is_kept() -> None:
-    found = json.loads((bench.bench_common.RESULTS / "maps.json").read_text())
+    found = json.loads((common.RESULTS / "maps.json").read_text())
     page = bench.DOC.read_text()
     assert bench.written(page, found) == page

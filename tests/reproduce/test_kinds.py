@@ -196,7 +196,7 @@ mark = "S"
 rising = true
 """
 MEASURED = {
-    "tool": "tools/bench_mine.py", "machine": {"cpu": "a processor", "python": "3.11.7"},
+    "tool": "bench/mine.py", "machine": {"cpu": "a processor", "python": "3.11.7"},
     "rows": [{"valid": 10, "us": 1.5}, {"valid": 100, "us": 5.0}],
 }  # fmt: skip
 
@@ -207,7 +207,7 @@ def test_a_figure_of_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     figure = written(tmp_path, RECORDS)
     told: list[str] = []
     gone = make.make(figure, "small", tmp_path / "out", Here(), tell=told.append)
-    assert told[0] == "tiny-1: 10 needs tools/results/mine.json, of a tree of sources" and len(told) == 4
+    assert told[0] == "tiny-1: 10 needs bench/results/mine.json, of a tree of sources" and len(told) == 4
     assert [line.met for line in gone.lines if line.mark] == [None] and "results" not in gone.files
     (tmp_path / "mine.json").write_text(json.dumps(MEASURED))
     made = make.make(figure, "small", tmp_path / "out", Here())
@@ -215,7 +215,7 @@ def test_a_figure_of_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert values == {("training", "10"): 1.5, ("training", "100"): 5, ("twice", "10"): 3, ("twice", "100"): 10}
     assert verdict.summary(made.lines) == "reproduced (1 of 1)"
     assert made.complaints == [
-        "mine.json: measured by tools/bench_mine.py on one core of a processor, Python 3.11.7"]  # fmt: skip
+        "mine.json: measured by bench/mine.py on one core of a processor, Python 3.11.7"]  # fmt: skip
     assert made.options == {"all": "file=mine.json", "at 10": "valid=10", "at 100": "valid=100"}
     make.make(figure, "small", tmp_path / "again", Here())
     for name in ("tiny-1.json", "tiny-1.parquet", "tiny-1.svg"):
@@ -227,7 +227,7 @@ def test_a_figure_of_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(("old", "new", "why"), [
     ("row = { valid = 100 }", "row = { valid = 99 }", "training, 100: row = {'valid': 99}: 0 rows of mine.json match"),
     ("row = { valid = 100 }", "", "and row = { COLUMN = VALUE }"),
-    ('file = "mine.json"', "file = 3", "file = NAME, of tools/results"),
+    ('file = "mine.json"', "file = 3", "file = NAME, of bench/results"),
 ])  # fmt: skip
 def test_a_record_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, why: str

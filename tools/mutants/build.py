@@ -35,7 +35,7 @@ NAMES = """
     flashfs/ftl/leaftl/blocks flashfs/ftl/slimftl/placement
 """
 MODULES = tuple(f"{name}.pyx" for name in NAMES.split())
-COPIED = ("flashfs", "nandimg", "tests", "tools", "docs", "examples", "pyproject.toml", "README.md", "SPEC.md",
+COPIED = ("flashfs", "nandimg", "tests", "bench", "tools", "docs", "examples", "pyproject.toml", "README.md", "SPEC.md",
           "CHANGELOG.md")  # fmt: skip
 DRAWERS = ("sites.py", "text.py", "schemata.py", "switch.h")  #: what mutants depend on, of this tool
 LIBRARY = "libflashfs_mutants.so"

@@ -1,4 +1,4 @@
-"""DFTL's cache against closed forms, on small devices: tools/bench_dftl_cache.py has the large ones."""
+"""DFTL's cache against closed forms, on small devices: bench/dftl_cache.py has the large ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
+sys.path.append(str(Path(__file__).parents[3]))
 
-import bench_dftl_cache as bench
+from bench import dftl_cache as bench
 
 LPAS = 1 << 14
 

@@ -4,7 +4,7 @@ Backend ``meta``, scheme ``pagemap``, uniform random overwrites in batches, with
 Both are filled and overwritten until the WAF is stable, then take turns at fresh batches; the ratio is the median over
 the turns, because the machine is noisy. Also the WAF on the workload for which greedy cleaning's is known.
 
-    bench_engine.py [--quick] [--turns N] [--no-save]
+    engine.py [--quick] [--turns N] [--no-save]
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import ctypes
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,9 +21,9 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 
-import bench_common
 import numpy as np
 
+from bench import common
 from flashfs.device import Device
 from nandimg.geometry import Geometry
 from nandimg.presets import PRESETS
@@ -74,7 +73,7 @@ class InC:
 
 
 class Bare(InC):
-    """tools/pagemap.c."""
+    """bench/pagemap.c."""
 
     name = "pagemap"
 
@@ -83,7 +82,7 @@ class Bare(InC):
 
 
 class Rules(InC):
-    """tools/pagemap_rules.c: the C page map with the rules, the OOB and the time of a page."""
+    """bench/pagemap_rules.c: the C page map with the rules, the OOB and the time of a page."""
 
     name = "rules"
 
@@ -113,9 +112,9 @@ class Engine:
 
 
 def build(folder: Path, name: str = "pagemap") -> Path:
-    """tools/``name``.c, as a library."""
+    """bench/``name``.c, as a library."""
     library = folder / f"{name}.so"
-    source = bench_common.HERE / f"{name}.c"
+    source = common.HERE / f"{name}.c"
     subprocess.run(["cc", "-O3", "-march=native", "-shared", "-fPIC", "-o", library, source], check=True)
     return library
 
@@ -210,10 +209,6 @@ def main() -> int:
                 if found["ratio"] < TARGET_RATIO:
                     missed.append(f"{name}, {label}")
     if not given.no_save:
-        print(f"raw results: {bench_common.save('engine', out).relative_to(bench_common.HERE.parent)}")
+        print(f"raw results: {common.save('engine', out).relative_to(common.HERE.parent)}")
     print(f"missed: {'; '.join(missed)}" if missed else "every target met")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,16 +1,16 @@
-"""Host pages per second that a replay gets through, against a bare C page map (tools/pagemap.c) in the same run.
+"""Host pages per second that a replay gets through, against a bare C page map (bench/pagemap.c) in the same run.
 
 - steady: uniform random overwrites of single pages on a device that was filled and overwritten, each a request of its
   own with its virtual time, its latency in a histogram and the rules on; C and replay take turns, and the ratio is the
   median over them. Processor time of the thread that plays. A third takes turns with them: the C page map with the
-  rules, the OOB and the time of a page, and nothing else (tools/pagemap_rules.c).
+  rules, the OOB and the time of a page, and nothing else (bench/pagemap_rules.c).
 - oracle: 4 M uniform overwrites of `oracle-1g` from empty, on each FTL; C on the same.
 - traces: three real ones, if FLASHFS_TRACES names the folder that has them, looped to a few million pages.
 - sizes: from 16 GiB to the 2 TiB of the LeaFTL paper, filled and then overwritten, a process each: pages per second,
   and the most memory that it had.
 - requests: on one device, twice the requests should take twice the time.
 
-    bench_replay.py [--ftl NAMES] [--only PART]... [--turns N] [--largest SIZE] [--no-save]
+    replay.py [--ftl NAMES] [--only PART]... [--turns N] [--largest SIZE] [--no-save]
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 
-import bench_common
 import numpy as np
-from bench_engine import BATCH, Bare, Rules, build
 
+from bench import common
+from bench.engine import BATCH, Bare, Rules, build
 from flashfs.device import Device
 from flashfs.ftl import SCHEMES
 from flashfs.replay._player import Player
@@ -175,7 +175,7 @@ def sizes(ftls: list[str], largest: int) -> list[Row]:
         for size in SIZES:
             if size * GIB > largest:
                 continue
-            command = [sys.executable, __file__, "--one-size", str(size), "--ftl", ftl]
+            command = [sys.executable, common.HERE, "replay", "--one-size", str(size), "--ftl", ftl]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
             if done.returncode:
                 print(f"{ftl}, {size} GiB: ended with {done.returncode}", file=sys.stderr)
@@ -251,12 +251,8 @@ def main() -> int:
     if "requests" in parts:
         out["requests"] = requests(ftls)
     if not given.no_save:
-        kept = bench_common.RESULTS / "replay.json"
+        kept = common.RESULTS / "replay.json"
         before = json.loads(kept.read_text()) if kept.exists() else {}
         before.pop("machine", None)
-        print(f"raw results: {bench_common.save('replay', {**before, **out}).relative_to(bench_common.HERE.parent)}")
+        print(f"raw results: {common.save('replay', {**before, **out}).relative_to(common.HERE.parent)}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,7 +9,7 @@ its metadata. `whole` counts every block of the chip; `part` those that are clos
 the average: what greedy chooses from. The second is the one that is held to 3 %. What is left is that a device cleans
 as many blocks in a row as make one free, and the last of these are not the emptiest that there would be a little later.
 
-    bench_waf.py [--size SIZE] [--op SHARE,...] [--no-save]
+    waf.py [--size SIZE] [--op SHARE,...] [--no-save]
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 
-import bench_common
 import numpy as np
 
+from bench import common
 from flashfs.device import Device
 from flashfs.formulas.cleaning import greedy
 from flashfs.replay._player import Player
@@ -83,8 +83,4 @@ def main() -> None:
         )  # fmt: skip
     if not arguments.no_save:
         saved = {"size": arguments.size, "options": OPTIONS, "within": WITHIN, "points": points}
-        print(bench_common.save("waf", saved))
-
-
-if __name__ == "__main__":
-    main()
+        print(common.save("waf", saved))

@@ -1,4 +1,4 @@
-"""How many pages a second `remapssd` remaps, by the size of the request: `python tools/bench_remap.py`.
+"""How many pages a second `remapssd` remaps, by the size of the request: `python bench remap`.
 
 A device of the preset remapssd-2g that was filled; each request remaps pages from a place in its upper half to one in
 its lowest quarter, both drawn uniformly: NVRAM has room for all entries that are valid at once. Wall time of this
@@ -55,7 +55,3 @@ def main() -> None:
         print(f"| {row['pages']} | {row['mpages_s']} | {row['remapped'] / PAGES:.2f} |")
     if given.out:
         given.out.write_text(json.dumps(rows, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -4,7 +4,7 @@ Each commit is checked out into a folder of its own and built there from nothing
 module at a time, then with --parallel; with the Python, the Cython and the compiler that run this. What compares is the
 seconds a module: a later commit has more modules.
 
-    bench_build.py [--commits COMMIT,COMMIT] [--parallel N] [--no-save]
+    build.py [--commits COMMIT,COMMIT] [--parallel N] [--no-save]
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import bench_common
+from bench import common
 
-PROJECT = bench_common.HERE.parent
+PROJECT = common.HERE.parent
 BEFORE = "1c5f16d^"  # the last commit whose modules had all of Cython's memoryviews each
 Row = dict[str, Any]
 
@@ -75,9 +75,5 @@ def main() -> int:
         print(f"| {row['commit']} | {row['modules']} | {row['processor_s']:.0f} | {row['processor_s_a_module']:.2f} "
               f"| {row['passed_s']:.0f} | {row['parallel_s']:.0f} |")  # fmt: skip
     if not given.no_save:
-        print(bench_common.save("build", {"rows": rows}).relative_to(PROJECT))
+        print(common.save("build", {"rows": rows}).relative_to(PROJECT))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

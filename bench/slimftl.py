@@ -5,7 +5,7 @@ places are chosen uniformly, trimmed and written again. `run` is the length of s
 a block, `lsm` a mixture of 64 to 512.
 Counted in steady state: filled once, overwritten once unmeasured, then twice. Virtual units only: the same anywhere.
 
-    bench_slimftl.py [--blocks N] [--quick] [--no-save]
+    slimftl.py [--blocks N] [--quick] [--no-save]
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 
-import bench_common
 import numpy as np
 
+from bench import common
 from flashfs.device import Device
 from nandimg.geometry import Geometry
 from nandimg.presets import PRESETS
@@ -128,7 +127,7 @@ def main() -> int:
         out["by_hash"][run] = row
         print(f"run {run}, mix / md5: {row['mix']['erases'] / row['md5']['erases'] - 1:+.2%} erases", flush=True)
     if not given.no_save:
-        print(f"raw results: {bench_common.save('slimftl', out).relative_to(bench_common.HERE.parent)}")
+        print(f"raw results: {common.save('slimftl', out).relative_to(common.HERE.parent)}")
     return 0
 
 
@@ -137,7 +136,3 @@ def compared(found: dict[str, Any], reference: dict[str, Any]) -> str:
         f"erases {found['erases']} against {reference['erases']} ({found['erases'] / reference['erases'] - 1:+.1%}),"
         f" WAF {found['waf']:.3f} against {reference['waf']:.3f}"
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

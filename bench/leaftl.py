@@ -6,26 +6,25 @@ A device is filled in order, then overwritten by requests of one kind until as m
 stripes), and alone, with its own defaults. Requests: `single` pages; `runs` of 1 to 256 pages; `holes`, such runs with
 each page kept at a chance of 0.7. Counts but for the last column, which is wall time with the rules and counters on.
 
-    bench_leaftl.py [--gib N] [--quick] [--no-save]
+    leaftl.py [--gib N] [--quick] [--no-save]
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 
-import bench_common
 import numpy as np
 from numpy.typing import NDArray
 
+from bench import common
 from flashfs.device import Device
-from flashfs.replay.equal_settings import common
+from flashfs.replay import equal_settings
 from nandimg.geometry import Geometry
 
 Run = NDArray[np.uint32]
@@ -120,7 +119,7 @@ def main() -> int:
     out: dict[str, Any] = {"geometry": geometry(gib).as_dict(), "by_kind": {}, "by_flush": {}}
     for kind in ("holes",) if given.quick else KINDS:
         row = out["by_kind"][kind] = {}
-        even: dict[str, Any] = {**common(["pagemap", "leaftl"], geometry(gib))}
+        even: dict[str, Any] = {**equal_settings.common(["pagemap", "leaftl"], geometry(gib))}
         for name, options in (("pagemap", even), ("pagemap alone", {})):
             row[name] = steady("pagemap", options, gib, kind)
             print(f"{kind}, {name}: {told(row[name])}", flush=True)
@@ -136,9 +135,5 @@ def main() -> int:
             out["by_flush"].setdefault(every, {})[pad] = found
             print(f"flush every {every}, pad={pad}: {told(found)}", flush=True)
     if not given.no_save:
-        print(f"raw results: {bench_common.save('leaftl', out).relative_to(bench_common.HERE.parent)}")
+        print(f"raw results: {common.save('leaftl', out).relative_to(common.HERE.parent)}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""fio on a mount, side by side with what else puts one block file behind FUSE: tools/mount_peers.py has them.
+"""fio on a mount, side by side with what else puts one block file behind FUSE: bench/mount_peers.py has them.
 
 On the block file itself and on a loop device over it (direct I/O, 4 KiB sectors): 4 KiB random reads and writes at
 depth 1 and 16, 1 MiB sequential reads and writes, 4 KiB writes with an fsync each. Everything lies in memory
@@ -7,7 +7,7 @@ blocks were in use and no write is the first to a page of the image. All are mou
 test, in another order each round; a ratio is the median over the rounds of the ratio within a round. What a request
 costs a server in processor time is the figure to trust when others share the machine. Needs root and fio.
 
-    bench_mount.py [--rounds N] [--seconds S] [--only NAME]... [--no-save]
+    mount.py [--rounds N] [--seconds S] [--only NAME]... [--no-save]
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import bench_common
-from mount_peers import PEERS, Serving, available, run
+from bench import common
+from bench.mount_peers import PEERS, Serving, available, run
 
 SPAN_MIB = 512
 FILLS = 3
@@ -166,11 +166,7 @@ def main() -> int:
     lines = [*table(rows, "loop", names), "", *table(rows, "disk", names), "", *verdicts(rows)]
     print("\n".join(lines))
     if not given.no_save:
-        path = bench_common.save("mount", {"rounds": found, "summary": rows})
+        path = common.save("mount", {"rounds": found, "summary": rows})
         path.with_suffix(".md").write_text("\n".join(lines) + "\n")
-        print(f"raw results: {path.relative_to(bench_common.HERE.parent)}")
+        print(f"raw results: {path.relative_to(common.HERE.parent)}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

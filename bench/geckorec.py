@@ -71,7 +71,3 @@ def main() -> None:
         print(row)
     if said.out:
         said.out.write_text(json.dumps(rows, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -5,7 +5,7 @@ that just holds it, and looped until three times the device, or MOST pages, have
 them: segments and CRB. Beside it, pagemap on equal ground: LeaFTL's write buffer, and blocks for stripes. Traces that
 write next to nothing are left out.
 
-    bench_leaftl_traces.py [--only TEXT] [--no-save]
+    leaftl_traces.py [--only TEXT] [--no-save]
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 
-import bench_common
 import numpy as np
 
-from flashfs.replay.equal_settings import common
+from bench import common
+from flashfs.replay import equal_settings
 from flashfs.replay.open_source import open_source
 from flashfs.replay.play import Setup, run
 from flashfs.replay.request_source import TRIM, WRITE, Source
@@ -90,7 +90,7 @@ def rows_of(work: Work) -> list[dict[str, Any]]:
         "trace": work.path.name.partition("__")[0], "device_gib": work.geometry.logical_bytes / 2**30,
         "mapped_pages": work.mapped, "loops": work.loops,
     }  # fmt: skip
-    even = common(["pagemap", "leaftl"], work.geometry)
+    even = equal_settings.common(["pagemap", "leaftl"], work.geometry)
     made = play(work, "pagemap", even)
     rows = [{**shared, "ftl": "pagemap", "waf": made["waf"], "pages_per_s": made["pages_per_s"]}]
     for gamma in GAMMAS:
@@ -146,10 +146,6 @@ def main() -> int:
         for row in rows[-1 - len(GAMMAS) :]:
             print(said(row), flush=True)
     if not given.no_save:
-        saved = bench_common.save("leaftl_traces", {"rows": rows})
-        print(f"raw results: {saved.relative_to(bench_common.HERE.parent)}")
+        saved = common.save("leaftl_traces", {"rows": rows})
+        print(f"raw results: {saved.relative_to(common.HERE.parent)}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,7 +5,7 @@ pages), from that very state: 3,000 single pages of it are written at random. WA
 that meet in the write buffer are programmed once). Then every page of the group is looked up, and every so many groups
 all pages of the device. Each try is a process of its own, forked off the prepared one. Virtual units only.
 
-    bench_slim_groups.py [--chip 1g|16g|16g-8d] [--every N] [--only NAME] [--no-save]
+    slim_groups.py [--chip 1g|16g|16g-8d] [--every N] [--only NAME] [--no-save]
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ import argparse
 import dataclasses
 import json
 import os
-import sys
 import time
 from collections import Counter
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 
-import bench_common
 import numpy as np
 
+from bench import common
 from flashfs.device import Device
 from nandimg.geometry import Geometry
 from nandimg.presets import PRESETS
@@ -156,7 +155,7 @@ def main() -> int:
     parser.add_argument("--no-save", action="store_true")
     given = parser.parse_args()
     geometry = CHIPS[given.chip]
-    path = bench_common.RESULTS / "slim_groups.json"
+    path = common.RESULTS / "slim_groups.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
     rows = kept.get("chips", {}).get(given.chip, {}).get("rules", {})
     for name in given.only or RULES:
@@ -169,9 +168,5 @@ def main() -> int:
         if not given.no_save:
             chips = kept.setdefault("chips", {})
             chips[given.chip] = {"geometry": dataclasses.asdict(geometry), "rules": rows}
-            bench_common.save("slim_groups", {"chips": chips})
+            common.save("slim_groups", {"chips": chips})
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

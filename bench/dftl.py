@@ -1,7 +1,7 @@
 """DFTL's cache on traces and workloads: hit ratio, translation reads a look-up and translation programs a write, by the
 bytes of the CMT; and whether look-ups, hits and reads for misses are those of the model in tests/ftl/dftl/slru.py.
 
-    python tools/bench_dftl.py TRACE... [--sizes 128 32 8 4 2 1] [--most 400000] [--out FILE]
+    python bench dftl TRACE... [--sizes 128 32 8 4 2 1] [--most 400000] [--out FILE]
 
 Each source runs on a device of its own size (workloads: 1 GiB) on the `meta` backend, without a write buffer, so that
 a look-up is a page of the host. A size is a share of the entries that the source touches. A source longer than `--most`
@@ -12,27 +12,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "ftl" / "dftl"))
-
-from slru import SegmentedLru  # type: ignore[import-not-found]  # noqa: E402
-
-from flashfs.device import Device  # noqa: E402
-from flashfs.parts.paged.cmt import ENTRY_BYTES  # noqa: E402
-from flashfs.replay.open_source import device_for, open_source  # noqa: E402
-from flashfs.replay.request_source import READ, WRITE, Source  # noqa: E402
-from flashfs.replay.workloads import is_workload  # noqa: E402
-from nandimg import Geometry  # noqa: E402
+from bench import common
+from flashfs.device import Device
+from flashfs.parts.paged.cmt import ENTRY_BYTES
+from flashfs.replay.open_source import device_for, open_source
+from flashfs.replay.request_source import READ, WRITE, Source
+from flashfs.replay.workloads import is_workload
+from nandimg import Geometry
 
 PAGE = 4096
-RESULTS = ROOT / "tools" / "results" / "dftl.json"
+ROOT = Path(__file__).parent.parent
+SegmentedLru = common.of_tests("ftl/dftl", "slru").SegmentedLru
+RESULTS = ROOT / "bench" / "results" / "dftl.json"
 
 
 def source_of(text: str) -> tuple[Source, int]:
@@ -108,7 +105,3 @@ def main() -> int:
             results.append(row)
     args.out.write_text(json.dumps(results, indent=1) + "\n")
     return 0 if all(row["as_the_model"] for row in results) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

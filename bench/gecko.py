@@ -1,7 +1,7 @@
 """What Logarithmic Gecko costs beside a bitmap in flash: reads and programs for validity a page written, at steady
 state under uniform random updates of one page (GeckoFTL, SIGMOD 2016, section 5).
 
-    python tools/bench_gecko.py [--blocks 8192] [--pages-per-block 128] [--ratio 0.7] [--writes 1000000] [T ...]
+    python bench gecko [--blocks 8192] [--pages-per-block 128] [--ratio 0.7] [--writes 1000000] [T ...]
 
 R is the share of the pages that are logical, delta = 10, the cache has as many entries as the paper's 2^19 at 2^22
 blocks. Prints a line of JSON for each device: T of Gecko, then the bitmap in flash under the page map, with one page of
@@ -102,7 +102,3 @@ def main() -> None:
         print(json.dumps(row), flush=True)
     if not asked.no_bitmap:
         print(json.dumps(measure("flash-bitmap", geometry, asked.writes)), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """The caches of demand-paged schemes at equal DRAM: hit ratio, translation reads a page of the host and translation
 programs a page written, by the bytes of the cache.
 
-    python tools/bench_caches.py TRACE|WORKLOAD... [--ftl dftl,sftl,tpftl] [--sizes 128 32 8 2] [--opt NAME=VALUE ...]
+    python bench caches TRACE|WORKLOAD... [--ftl dftl,sftl,tpftl] [--sizes 128 32 8 2] [--opt NAME=VALUE ...]
                                  [--fill order|random] [--out FILE]
 
 Each source runs on a device of its own size (workloads: 1 GiB) with one die, on the `meta` backend, without a write
@@ -14,23 +14,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.dftl import requests
+from flashfs.device import Device
+from flashfs.parts.paged.cmt import ENTRY_BYTES
+from nandimg import Geometry
+
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
-
-from bench_dftl import requests  # type: ignore[import-not-found]  # noqa: E402
-
-from flashfs.device import Device  # noqa: E402
-from flashfs.parts.paged.cmt import ENTRY_BYTES  # noqa: E402
-from nandimg import Geometry  # noqa: E402
-
-RESULTS = ROOT / "tools" / "results" / "caches.json"
+RESULTS = ROOT / "bench" / "results" / "caches.json"
 STEP = 1 << 14  #: pages of a write of the fill
 
 
@@ -88,7 +84,3 @@ def main() -> int:
                 results.append(row)
     args.out.write_text(json.dumps(results, indent=1) + "\n")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""What bench_mount.py compares: each a context manager that yields (the block file, the pids that serve it).
+"""What mount.py compares: each a context manager that yields (the block file, the pids that serve it).
 
 Everything lies in memory: images and raw files in a directory of /dev/shm. What a machine lacks is left out by name.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from bench_common import HERE
+from bench.common import HERE
 
 SIZE_MIB = 1024
 FLASHFS = [sys.executable, "-m", "flashfs.cli"]
@@ -78,7 +78,7 @@ def rings(wanted: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def c_limit(folder: Path, over: str = "read") -> Iterator[Serving]:
-    """tools/ram_fuse.c: memory behind libfuse, and nothing else: the system's, or the one that has io_uring."""
+    """bench/ram_fuse.c: memory behind libfuse, and nothing else: the system's, or the one that has io_uring."""
     program = folder.with_suffix(".bin")
     path = {"PKG_CONFIG_PATH": str(LIBFUSE / "lib/pkgconfig")} if over == "io_uring" else {}
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], check=True, capture_output=True, text=True,
@@ -95,7 +95,7 @@ def c_limit(folder: Path, over: str = "read") -> Iterator[Serving]:
 
 @contextlib.contextmanager
 def pyfuse3_ram(folder: Path) -> Iterator[Serving]:
-    """tools/ram_pyfuse3.py: memory behind pyfuse3, as any program under it would be."""
+    """bench/ram_pyfuse3.py: memory behind pyfuse3, as any program under it would be."""
     folder.mkdir()
     command = [sys.executable, HERE / "ram_pyfuse3.py", folder, SIZE_MIB, "--plain"]
     with process(*command, ready="ready") as pid, unmounting(folder):

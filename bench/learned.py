@@ -1,6 +1,6 @@
 """What training models and sorting a group takes, beside the flash operations of putting the group in order.
 
-    python tools/bench_learned.py [--valid 10 25 50 75 100] [--pages-per-block 512] [--rounds 9] [--out FILE]
+    python bench learned [--valid 10 25 50 75 100] [--pages-per-block 512] [--rounds 9] [--out FILE]
 
 A group is 64 directory entries of 512 LPAs, on superblocks of 64 dies (pages of 4 KiB; 40 us a read, 200 us a program).
 Of each group so many per cent of its LPAs are written; then half as many pages at random, and a group is put in order,
@@ -13,21 +13,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.common import machine
+from flashfs.device import Device
+from nandimg import Geometry
+
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-from bench_common import machine  # noqa: E402
-
-from flashfs.device import Device  # noqa: E402
-from nandimg import Geometry  # noqa: E402
-
-RESULTS = ROOT / "tools" / "results" / "learned.json"
+RESULTS = ROOT / "bench" / "results" / "learned.json"
 DIES, GROUPS, SUPERBLOCKS = 64, 4, 14
 READ_NS, PROGRAM_NS = 40_000, 200_000
 ORDERED = 24  #: groups that are put in order
@@ -93,10 +89,6 @@ def main() -> int:
     rows = [least(list(some)) for some in zip(*rounds, strict=True)]
     for row in rows:
         print("  ".join(f"{name} {value:,}" for name, value in row.items()))
-    found = {"tool": "tools/bench_learned.py", "machine": machine(), "rounds": args.rounds, "rows": rows}
+    found = {"tool": "python bench learned", "machine": machine(), "rounds": args.rounds, "rows": rows}
     args.out.write_text(json.dumps(found, indent=1) + "\n")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,8 +5,8 @@ controller is dropped as by a power cut, and a new one recovers from the chip. `
 another built tree, taking turns, so that a comparison is of one run. `cpu_s` is processor time: on a machine that
 others use as well, the figure to compare.
 
-    python tools/bench_recovery.py                      # 16, 64 and 256 GiB
-    python tools/bench_recovery.py --sizes 2048 --since 134217728 --empty
+    python bench recovery                      # 16, 64 and 256 GiB
+    python bench recovery --sizes 2048 --since 134217728 --empty
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from bench import common
 
 GIB = 2**30
 BATCH = 1 << 20  #: pages a request of the workload
@@ -101,8 +103,9 @@ def child(args: argparse.Namespace) -> None:
 
 def measure(tree: str, words: list[str]) -> dict[str, Any]:
     """That, in a process of its own, with the modules of ``tree``."""
-    done = subprocess.run([sys.executable, __file__, "--child", *words], stdout=subprocess.PIPE, text=True, check=True,
-                          env={**os.environ, "PYTHONPATH": tree}, cwd=tree)
+    command = [sys.executable, common.HERE, "recovery", "--child", *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": tree}, cwd=tree)  # fmt: skip
     return {"tree": Path(tree).name, **json.loads(done.stdout)}
 
 
@@ -115,7 +118,7 @@ def main() -> None:
     asked.add_argument("--rounds", type=int, default=1)
     asked.add_argument("--before", help="another built tree, to be compared with")
     asked.add_argument("--seed", type=int, default=1)
-    asked.add_argument("--save", help="the name under tools/results")
+    asked.add_argument("--save", help="the name under bench/results")
     asked.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = asked.parse_args()
     if args.child:
@@ -131,11 +134,4 @@ def main() -> None:
                 rows.append({"before": tree == args.before, **measure(tree, words)})
                 print(json.dumps(rows[-1]), flush=True)
     if args.save:
-        sys.path.insert(0, str(Path(__file__).resolve().parent))
-        import bench_common
-
-        bench_common.save(args.save, {"rows": rows})
-
-
-if __name__ == "__main__":
-    main()
+        common.save(args.save, {"rows": rows})

@@ -8,7 +8,7 @@ The second part mounts two devices, one with `--record`, and lets fio take turns
 the medians, over the turns, of the ratio of requests a second, and of the processor time that the server's process
 (with its thread that packs and writes) takes for a request. Then how fast the trace is read. Needs fio.
 
-    bench_record.py [--rounds N] [--seconds S] [--ftl NAME] [--server NAME]... [--no-mount] [--no-save]
+    record.py [--rounds N] [--seconds S] [--ftl NAME] [--server NAME]... [--no-mount] [--no-save]
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import argparse
 import contextlib
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,10 +24,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import bench_common
-import bench_mount
-import mount_peers
-
+from bench import common, mount, mount_peers
 from flashfs.replay._record import OPERATIONS
 from flashfs.replay.open_source import open_source
 from flashfs.replay.trace_reader import Header, summary
@@ -88,20 +84,20 @@ def mounts(folder: Path, server: str, ftl: str, rounds: int, seconds: float) -> 
             stack.enter_context(mount_peers.flashfs(folder / f"{server}-with", ftl, server, "--record", trace)),
         ]
         for disk, _ in pair:
-            fill = f"--size={bench_mount.SPAN_MIB}m"
+            fill = f"--size={mount.SPAN_MIB}m"
             mount_peers.run("fio", "--name=fill", f"--filename={disk}", "--direct=1", "--rw=write", "--bs=1m", fill)
-        rows = [one_test(name, pair, rounds, seconds) for name in bench_mount.TESTS]
+        rows = [one_test(name, pair, rounds, seconds) for name in mount.TESTS]
     return {"server": server, "tests": rows, "trace": summary(trace), "bytes": trace.stat().st_size}
 
 
 def one_test(name: str, pair: list[mount_peers.Serving], rounds: int, seconds: float) -> dict[str, Any]:
     """Requests a second recorded, as a share of those without, and the server's processor time for one."""
-    options = bench_mount.TESTS[name]
+    options = mount.TESTS[name]
     speeds, costs, off, on = [], [], [], []
     for turn in range(rounds):
         found = {}
         for index in (0, 1) if turn % 2 == 0 else (1, 0):
-            found[index] = bench_mount.fio(*pair[index], options, seconds)
+            found[index] = mount.fio(*pair[index], options, seconds)
         speeds.append(found[1]["iops"] / found[0]["iops"])
         costs.append(found[1]["server_us"] / found[0]["server_us"] - 1)
         off.append(found[0]["server_us"])
@@ -149,10 +145,6 @@ def main() -> int:
             print(f"{found['bytes'] / requests:.2f} bytes a request in the trace, {requests:,} requests,")
             print(f"read again at {found['read_per_s'] / 1e6:.1f} M/s")
     if not given.no_save:
-        path = bench_common.save("record", results)
-        print(f"raw results: {path.relative_to(bench_common.HERE.parent)}")
+        path = common.save("record", results)
+        print(f"raw results: {path.relative_to(common.HERE.parent)}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,7 +2,7 @@
 and SQLite. Each is cut 20 times at random flash operations; what is kept says how many of its states the checker
 refused.
 
-    bench_crash_workload.py [--cuts N] [--seed S] [--out FILE]
+    crash_workload.py [--cuts N] [--seed S] [--out FILE]
 
 Needs root and /dev/fuse.
 """
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "tools" / "results" / "crash_workload.json"
+RESULTS = ROOT / "bench" / "results" / "crash_workload.json"
 SPOOL, SQLITE = "python examples/spool.py", "python examples/sqlite_commits.py"
 RUNS = {
     "spool, an fsync forgotten": [f"{SPOOL} deliver {{}} --forget", "--check", f"{SPOOL} check {{}}"],
@@ -56,7 +56,3 @@ def main() -> int:
             })  # fmt: skip
     given.out.write_text(json.dumps(rows, indent=1) + "\n")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,7 +3,7 @@
 Counts are the same anywhere; times are of one core, the best of several rounds, beside a look-up in a plain array of
 4-byte entries in the same run.
 
-    bench_leaftl_table.py [--quick] [--no-save]
+    leaftl_table.py [--quick] [--no-save]
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 
-import bench_common
 import numpy as np
 from numpy.typing import NDArray
 
+from bench import common
 from flashfs.ftl.leaftl.regression_py import fit
 from flashfs.ftl.leaftl.segments import SegmentTable
 
@@ -183,9 +182,5 @@ def main() -> int:
     given = parser.parse_args()
     results = {"learning": learning(5 if given.quick else 25), "tables": tables(given.quick)}
     if not given.no_save:
-        print(bench_common.save("leaftl_table", results))
+        print(common.save("leaftl_table", results))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

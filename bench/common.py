@@ -6,6 +6,8 @@ import json
 import os
 import platform
 import subprocess
+import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +32,14 @@ def machine() -> dict[str, Any]:
     }
 
 
+def of_tests(folder: str, name: str) -> Any:
+    """A module of the tests' folder: what a figure is held against there is held against here."""
+    sys.path.append(str(HERE.parent / "tests" / folder))
+    return import_module(name)
+
+
 def save(name: str, results: dict[str, Any]) -> Path:
-    """Write tools/results/``name``.json."""
+    """Write bench/results/``name``.json."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({"machine": machine(), **results}, indent=1) + "\n")

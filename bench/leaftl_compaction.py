@@ -6,14 +6,13 @@ in the last half; the look-ups are pages drawn from all that were written, so as
 table is compacted by hand: what it needs then, and the CPU time, for each mapped LPA, that this took. There are fewer
 pages than compact_every, so the clock has no part in it.
 
-    bench_leaftl_compaction.py [--only TEXT] [--gammas 0,4,16] [--grown N,N] [--no-save]
+    leaftl_compaction.py [--only TEXT] [--gammas 0,4,16] [--grown N,N] [--no-save]
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,10 +20,10 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 
-import bench_common
 import numpy as np
 from numpy.typing import NDArray
 
+from bench import common
 from flashfs.device import Device
 from flashfs.replay.open_source import open_source
 from flashfs.replay.request_source import TRIM, WRITE
@@ -164,10 +163,6 @@ def main() -> int:
                 rows.append({"name": name, "gamma": gamma, "grown": grown, **row})
                 print(told(name, gamma, grown, row), flush=True)
     if not given.no_save:
-        saved = bench_common.save("leaftl_compaction", {"rows": rows})
-        print(f"raw results: {saved.relative_to(bench_common.HERE.parent)}")
+        saved = common.save("leaftl_compaction", {"rows": rows})
+        print(f"raw results: {saved.relative_to(common.HERE.parent)}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

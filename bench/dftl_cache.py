@@ -1,6 +1,6 @@
 """DFTL's cache against closed forms, and what its battery saves a recovery: tables, a picture and raw figures.
 
-    python tools/bench_dftl_cache.py [--trace TRACE...] [--lpas N] [--ops N] [--gib GIB...]
+    python bench dftl_cache [--trace TRACE...] [--lpas N] [--ops N] [--gib GIB...]
 
 cache      hit ratio, translation reads a page of the host and translation programs a page written, by the entries that
            are cached (1/128 to all of the table's): uniform (expected: the share cached), zipf 0.99 (Che's
@@ -15,27 +15,23 @@ then by the workload until the cache has seen it, then measured.
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench import common
+from bench.dftl import PAGE, requests, run
+from flashfs.device import Device
+from flashfs.parts.paged.cmt import ENTRY_BYTES
+from flashfs.replay.open_source import open_source
+from flashfs.replay.plots import Figure, Panel, Series, draw
+from flashfs.replay.request_source import WRITE
+from nandimg import Geometry, memory_image
+
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "ftl" / "dftl")]
-
-import bench_common  # noqa: E402
-from bench_dftl import PAGE, requests, run  # noqa: E402
-from closed_forms import entries_a_program, lru_hit_ratio, zipf_weights  # type: ignore[import-not-found]  # noqa: E402
-
-from flashfs.device import Device  # noqa: E402
-from flashfs.parts.paged.cmt import ENTRY_BYTES  # noqa: E402
-from flashfs.replay.open_source import open_source  # noqa: E402
-from flashfs.replay.plots import Figure, Panel, Series, draw  # noqa: E402
-from flashfs.replay.request_source import WRITE  # noqa: E402
-from nandimg import Geometry, memory_image  # noqa: E402
-
+FORMS = common.of_tests("ftl/dftl", "closed_forms")
 SHARES = (128, 64, 32, 16, 8, 4, 2, 1)
 PICTURE = ROOT / "docs" / "img" / "dftl-cache.png"
 
@@ -101,13 +97,13 @@ def in_order(lpas: int, slots: int, protected: int) -> dict[str, Any]:
 def cache(lpas: int, ops: int, shares: tuple[int, ...] = SHARES) -> list[dict[str, Any]]:
     """One row a workload and size."""
     rows: list[dict[str, Any]] = []
-    weights = zipf_weights(lpas, 0.99)
+    weights = FORMS.zipf_weights(lpas, 0.99)
     for share in shares:
         slots = lpas // share
         of = {"share": f"1/{share}", "slots": slots}
         for name, text, protected, expected in (
             ("uniform", "uniform:write=0.5", 50, slots / lpas),
-            ("zipf, plain LRU", "zipf:theta=0.99,write=0.7", 0, lru_hit_ratio(weights, slots)),
+            ("zipf, plain LRU", "zipf:theta=0.99,write=0.7", 0, FORMS.lru_hit_ratio(weights, slots)),
             ("zipf, segmented", "zipf:theta=0.99,write=0.7", 50, None),
         ):
             rows.append({"workload": name, **of, **point(text, lpas, slots, protected, ops), "expected": expected})
@@ -141,7 +137,7 @@ def batch(lpas: int, ops: int, shares: tuple[int, ...] = SHARES) -> list[dict[st
         rows.append({"share": f"1/{share}", "slots": slots, "pages": pages,
                      "dirty_mean": float(np.mean(dirty[-(ops // 1000) :])),
                      "programs": programs, "entries_a_program": entries / programs,
-                     "expected": entries_a_program(slots, pages)})  # fmt: skip
+                     "expected": FORMS.entries_a_program(slots, pages)})  # fmt: skip
     return rows
 
 
@@ -213,7 +209,7 @@ def main() -> int:
     found["traces"] = traces(args.trace)
     draw(picture(found["cache"], found["batch"]), PICTURE)
     found["recovery"] = [recovery(gib, battery, 1 << 20, 1 << 10) for gib in args.gib for battery in (0, 1)]
-    bench_common.save("dftl_cache", found)
+    common.save("dftl_cache", found)
     show(found)
     return 0
 
@@ -230,7 +226,3 @@ def show(found: dict[str, Any]) -> None:
         for row in found[name]:
             print("| " + " | ".join(f"{row[key]:.4f}" if isinstance(row[key], float) else str(row[key])
                                     for key in keys) + " |")  # fmt: skip
-
-
-if __name__ == "__main__":
-    sys.exit(main())

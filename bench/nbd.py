@@ -5,7 +5,7 @@ written. The two take turns, test by test, in another order each round; a ratio 
 ratio within a round, and is what to read where others share the machine. nbdcopy in ends with a flush on both. Needs
 nbdkit, libnbd-bin, qemu-utils, and a fio with the engine nbd; no root.
 
-    bench_nbd.py [--size 4G] [--rounds N] [--seconds S] [--folder DIR] [--no-save]
+    nbd.py [--size 4G] [--rounds N] [--seconds S] [--folder DIR] [--no-save]
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import bench_common
-
+from bench import common
 from flashfs.cli.units import size
 from flashfs.fuse.nbd_request import Request
 from flashfs.nbd import server
@@ -113,7 +112,7 @@ def main() -> None:
         print(f"{row['test']:24} {row[OURS]:16,.0f} {row[PEER]:16,.0f} {row['ratio']:6.2f}")
     if not given.no_save:
         shown = {"size": size_bytes, "seconds": given.seconds, "load": os.getloadavg(), "rows": rows, "rounds": rounds}
-        print(bench_common.save("nbd", shown))
+        print(common.save("nbd", shown))
 
 
 def summary(rounds: list[dict[str, dict[str, float]]]) -> list[dict[str, Any]]:
@@ -126,7 +125,3 @@ def summary(rounds: list[dict[str, dict[str, float]]]) -> list[dict[str, Any]]:
         }
         for test in rounds[0]
     ]
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Maps at equal DRAM: every scheme that keeps its map small, on traces and workloads, at eight sizes of DRAM.
 
-    bench_maps.py [--traces DIR] [--only TEXT] [--ftl NAMES] [--shares 128 32 ...] [--pages N] [--no-save] [--only-page]
+    maps.py [--traces DIR] [--only TEXT] [--ftl NAMES] [--shares 128 32 ...] [--pages N] [--no-save] [--only-page]
 
 With --only, what is kept of other sources stays.
 
@@ -12,7 +12,7 @@ time.
 
 What the whole map takes is measured apart, on a blank device, with all the DRAM that it wants.
 
-Counts and virtual time, so the same anywhere. Written into docs/maps.md, and raw into tools/results/maps.json.
+Counts and virtual time, so the same anywhere. Written into docs/maps.md, and raw into bench/results/maps.json.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 
-import bench_common
-
+from bench import common
 from flashfs.errors import FlashfsError
 from flashfs.replay.open_source import open_source
 from flashfs.replay.play import Setup, named, run
@@ -66,9 +65,9 @@ TRACES = (
 )  # fmt: skip
 WORKLOADS = ("zipf:theta=0.99,write=0.7", "uniform:write=0.5", "sequential:write=0.5,size=64k")
 RECORDED = ("dbbench-fillrandom", "dbbench-readrandom", "dbbench-updaterandom", "fileserver-fio")
-RECORDINGS = bench_common.HERE.parent / "examples" / "traces"
-DOC = bench_common.HERE.parent / "docs" / "maps.md"
-BEGIN, END = "<!-- tools/bench_maps.py writes from here -->\n", "<!-- to here -->\n"
+RECORDINGS = common.HERE.parent / "examples" / "traces"
+DOC = common.HERE.parent / "docs" / "maps.md"
+BEGIN, END = "<!-- bench/maps.py writes from here -->\n", "<!-- to here -->\n"
 
 Row = dict[str, Any]
 
@@ -406,7 +405,7 @@ def written(text: str, found: dict[str, Any]) -> str:
 
 def merged(new: dict[str, Any]) -> dict[str, Any]:
     """What is kept, and of the new ones' sources and schemes what is new."""
-    kept = json.loads((bench_common.RESULTS / "maps.json").read_text())
+    kept = json.loads((common.RESULTS / "maps.json").read_text())
     made = {(row["source"], row.get("ftl")) for name in ("whole", "rows") for row in new[name]}
     order = [row["source"] for row in kept["whole"]] + [row["source"] for row in new["whole"]]
 
@@ -430,7 +429,7 @@ def main() -> int:
     parser.add_argument("--only-page", action="store_true", help="write the page from what was saved")
     given = parser.parse_args()
     if given.only_page:
-        found = json.loads((bench_common.RESULTS / "maps.json").read_text())
+        found = json.loads((common.RESULTS / "maps.json").read_text())
     else:
         found = {"whole": [], "rows": []}
         for work in works(given.traces, given.only, given.pages, lambda line: print(line, file=sys.stderr)):
@@ -444,10 +443,6 @@ def main() -> int:
         if given.no_save:
             return 0
         found = merged(found) if given.only or given.ftl != ",".join(FTLS) else found
-        bench_common.save("maps", found)
+        common.save("maps", found)
     DOC.write_text(written(DOC.read_text(), found))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

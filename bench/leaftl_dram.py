@@ -4,20 +4,18 @@ A device of 1 GiB on four channels and sixteen dies, filled and overwritten at r
 reads and writes in equal parts, sixteen at a time. ``table_bytes`` bounds the groups in memory; 0 is no bound. There is
 no data cache: every read of the host goes to flash, and so does what the map needs for it.
 
-    bench_leaftl_dram.py [--quick] [--no-save]
+    leaftl_dram.py [--quick] [--no-save]
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its idle threads spin
 
-import bench_common
-
+from bench import common
 from flashfs.replay.play import Setup, run
 from nandimg import Geometry
 
@@ -73,10 +71,6 @@ def main() -> int:
             rows.append(row_of(name, table_bytes, OPS // 10 if given.quick else OPS))
             print(said(rows[-1]), flush=True)
     if not given.no_save:
-        saved = bench_common.save("leaftl_dram", {"rows": rows})
-        print(f"raw results: {saved.relative_to(bench_common.HERE.parent)}")
+        saved = common.save("leaftl_dram", {"rows": rows})
+        print(f"raw results: {saved.relative_to(common.HERE.parent)}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,45 @@
+"""`python bench`: every measurement is there, and can begin."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT))
+NAMES = sorted(path.stem for path in (ROOT / "bench").glob("*.py") if "\ndef main()" in path.read_text())[1:]
+
+
+def bench(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "bench"), *words]
+    return subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+
+
+def test_all_are_listed_with_what_they_are() -> None:
+    said = bench()
+    assert said.returncode == 0
+    rows = [line.split(maxsplit=1) for line in said.stdout.splitlines() if line.startswith("  ")]
+    assert sorted(row[0] for row in rows if len(row) == 2 and row[0] != "python") == NAMES
+    assert len(NAMES) > 20
+
+
+def test_one_that_is_not_there() -> None:
+    said = bench("nothing")
+    assert (said.returncode, said.stderr.count("\n")) == (2, 1)
+    assert said.stderr.startswith("bench: nothing: there is ")
+
+
+def test_one_by_its_name_from_anywhere() -> None:
+    said = bench("leaftl-dram", "--help")
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith("usage: bench leaftl_dram [-h]")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_it_needs_is_there(name: str) -> None:
+    """A function of ours that was renamed would be missed when the figures are made again, not before."""
+    assert callable(import_module(f"bench.{name}").main)
