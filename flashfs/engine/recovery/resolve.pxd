@@ -5,14 +5,14 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from flashfs.engine.recovery.found_pages cimport Entry
 from flashfs.engine.contract.owner cimport Owner
 from flashfs.engine.recovery.spill_array cimport SpillArray
-from flashfs.engine.recovery.scan cimport Scanner
+from flashfs.engine.recovery.records cimport RecordTaker
 
 cdef struct Move:            # a copy, and the page that it was made of
     uint64_t seq
     uint32_t key, old, new, group
 
 
-cdef class Resolver(Scanner):
+cdef class Resolver(RecordTaker):
     cdef uint64_t winners, undone, undone_groups
     cdef Owner owner                       # whose pages are being settled
     cdef bint of_user                      # ... the mapping's, that is
@@ -68,20 +68,12 @@ cdef class Resolver(Scanner):
     cdef uint64_t trimmed_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil
 
     @cython.final
-    cdef uint64_t take_claims(self, const uint8_t* at, uint64_t n) except? 0xFFFFFFFFFFFFFFFF nogil
-
-    @cython.final
-    cdef bint belongs(self, uint32_t block, uint32_t page, uint64_t order) except -1 nogil
-
-    @cython.final
-    cdef bint is_since(self, uint32_t ppa) noexcept nogil
-
-    @cython.final
     cdef int settle_named(self, const Entry* of, uint64_t n) except -1 nogil
 
     @cython.final
     cdef bint was_there(self, const Entry* copy, uint32_t base) except -1 nogil
-    cdef int tell_foreign(self, uint32_t block) except -1 nogil
+
+    @cython.final
     cdef bint is_gone(self, uint32_t ppa) except -1 nogil
 
     @cython.final

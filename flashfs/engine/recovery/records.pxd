@@ -1,0 +1,23 @@
+# Records in NVRAM of LPAs that share pages, in a recovery; see records.pyx.
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from flashfs.engine.blocks.pool cimport FLAG_CLEAN
+from flashfs.engine.recovery.scan cimport Scanner
+
+cdef enum:
+    CLAIMED = FLAG_CLEAN     # of an entry: a record says so, not the page. No page of the user's has that flag
+
+
+cdef class RecordTaker(Scanner):
+    @cython.final
+    cdef uint64_t take_claims(self, const uint8_t* at, uint64_t n) except? 0xFFFFFFFFFFFFFFFF nogil
+
+    @cython.final
+    cdef bint belongs(self, uint32_t block, uint32_t page, uint64_t order) except -1 nogil
+
+    @cython.final
+    cdef bint is_since(self, uint32_t ppa) noexcept nogil
+
+    @cython.final
+    cdef int tell_foreign(self, uint32_t block) except -1 nogil

@@ -1,0 +1,4 @@
+from flashfs.engine.recovery.scan import Scanner
+
+class RecordTaker(Scanner):
+    def claims(self) -> str: ...
