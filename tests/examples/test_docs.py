@@ -61,7 +61,7 @@ def test_the_tutorial_of_a_compiled_scheme_shows_what_is_made() -> None:
     page = (ROOT / "docs/compiled-ftl.md").read_text()
     template = (ROOT / "flashfs/scaffold/mapping.pyx.in").read_text()
     blocks = [text for language, _, text in BLOCK.findall(page) if language == "cython"]
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     assert all(text in template for text in blocks)
     for path in COMPILED.values():
         assert path.format(name="mine") in page
