@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -117,3 +118,24 @@ def test_no_two_files_of_tests_share_a_name() -> None:
     """Without packages pytest knows a file by its name alone: the second of two is an error of collection."""
     names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
     assert sorted(set(names)) == sorted(names)
+
+
+DEALLOC = re.compile(r"    def __dealloc__\(self\):\n((?:        .*\n|\n)+)")
+CLASS = re.compile(r"^((?:@\S+\n)*)cdef class (\w+)(\(\w+\))?:", re.MULTILINE)
+
+
+def test_a_dealloc_calls_what_no_subclass_has() -> None:
+    """Where the base's ``__cinit__`` fails, for want of memory, an object dies that has the base's table of methods: a
+    call that goes through it ends anywhere."""
+    wrong = []
+    for path in (*ROOT.glob("flashfs/**/*.pyx"), *ROOT.glob("nandimg/*.pyx")):
+        text = path.read_text()
+        for found in DEALLOC.finditer(text):
+            head, name, base = CLASS.findall(text[: found.start()])[-1]
+            of_class = text[text.index(f"cdef class {name}") :]
+            wrong += [
+                f"{path.name}: {name}.{called}" for called in re.findall(r"self\.(\w+)\(", found[1])
+                if base and "@cython.final" not in head
+                and not re.search(rf"@cython\.final\n    cdef [\w* ]*\b{called}\(", of_class)
+            ]  # fmt: skip
+    assert wrong == []

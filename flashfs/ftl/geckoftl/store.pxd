@@ -1,4 +1,5 @@
 # Logarithmic Gecko as a validity store; see store.pyx.
+cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libcpp.unordered_map cimport unordered_map
 
@@ -35,4 +36,6 @@ cdef class GeckoStore(Validity):
     cdef int say_something(self) except -1
     cdef int commit_block(self, uint32_t block, uint64_t* words) except -1
     cdef int rebuild(self) except -1
+
+    @cython.final
     cdef int clear_touched(self) noexcept nogil

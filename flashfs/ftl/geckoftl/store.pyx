@@ -11,6 +11,7 @@ pages it changes have their bitmaps in DRAM until its own checkpoint, which writ
 which a page cannot be read is made again from the mapping, and all others with it: what was in that page, nobody knows.
 """
 from cython.operator cimport dereference, preincrement
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -309,6 +310,7 @@ cdef class GeckoStore(Validity):
             assign(self.touched, block, words)
         return words
 
+    @cython.final
     cdef int clear_touched(self) noexcept nogil:
         cdef unordered_map[uint32_t, uint64_t*].iterator it = self.touched.begin()
         while it != self.touched.end():

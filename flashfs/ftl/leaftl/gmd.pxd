@@ -1,4 +1,5 @@
 # The directory of LeaFTL's translation pages; see gmd.pyx.
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from flashfs.parts.paged.paged_map cimport PageDirectory
@@ -28,6 +29,8 @@ cdef class Gmd(PageDirectory):
     cdef uint32_t regions_n
     cdef Region* regions
     cdef uint32_t groups_of(self, uint32_t region) noexcept nogil
+
+    @cython.final
     cdef int release(self) noexcept nogil
     cdef int clear(self) noexcept nogil
     cdef int split_up(self, uint32_t region) except -1 nogil

@@ -6,6 +6,7 @@ in size, from nothing to 2.7 kB, so a page holds from one group to 256. None cro
 keeps the directory in small sorted pieces: 4 bytes and the PPAs for each page. The id of a translation page is that of
 its first group, times the pages of flash that one may take.
 """
+cimport cython
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memmove, memset
@@ -35,6 +36,7 @@ cdef class Gmd(PageDirectory):
     cdef uint32_t groups_of(self, uint32_t region) noexcept nogil:
         return min(<uint32_t> REGION, self.groups - region * REGION)
 
+    @cython.final
     cdef int release(self) noexcept nogil:
         """The memory of every region."""
         cdef uint32_t region
