@@ -44,8 +44,12 @@ def test_large_chips(ftl: str) -> None:
     expected = {*scheme(ftl).events, FULL_LIST, "reads from the data cache"}
     if Device.memory(PRESETS["small-64m"].geometry, ftl).ssd.mapping.demand:
         expected.discard("reads from the data cache")  # what a budget leaves is for its map
-    assert {name for name in expected if not met.get(name)} == set()
-    assert all(name.startswith("pages moved") or name == "reads from the data cache" for name in result.never_met())
+    rare = {name for name in expected if not met.get(name)}
+    if rare:  # on chips so large; small ones have it within as many cuts again
+        met = campaign.run(ftl, "random", SEED, 4 * CUTS).as_dict()["events"]
+    assert {name for name in rare if not met.get(name)} == set()
+    known = {*rare, "reads from the data cache"}
+    assert all(name.startswith("pages moved") or name in known for name in result.never_met())
 
 
 @FEWER
