@@ -34,10 +34,12 @@ def bitmap(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     return PageTable(ssd), validity, streams_for(ssd, options, "bitmap"), Greedy(ssd, spares=spares)
 
 
-SCHEMES["flash-bitmap"] = replace(
-    SCHEMES["pagemap"], name="flash-bitmap", build=bitmap,
-    sections=lambda geometry, options, dram: {"map": 4 * geometry.lpas, **FlashBitmap.section_bytes(geometry, 1)},
-)  # fmt: skip
+def register() -> None:
+    """The page map over a bitmap in flash, by a name, for this process."""
+    SCHEMES["flash-bitmap"] = replace(
+        SCHEMES["pagemap"], name="flash-bitmap", build=bitmap,
+        sections=lambda geometry, options, dram: {"map": 4 * geometry.lpas, **FlashBitmap.section_bytes(geometry, 1)},
+    )  # fmt: skip
 
 
 def measure(ftl: str, geometry: Geometry, writes: int, **options: int) -> dict[str, Any]:
@@ -101,4 +103,5 @@ def main() -> None:
                       parts=asked.parts, held=asked.held)  # fmt: skip
         print(json.dumps(row), flush=True)
     if not asked.no_bitmap:
+        register()
         print(json.dumps(measure("flash-bitmap", geometry, asked.writes)), flush=True)

@@ -33,7 +33,7 @@ from nandimg.presets import Preset
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=160, dies=4, channels=2, oob_bytes=64, lpas=1300)
 SMALL = Geometry(page_bytes=PAGE, pages_per_block=8, blocks=96, channels=2, dies=4, oob_bytes=64, lpas=440)
 NAMES = {"flash": "superblocks-pvb", "late": "superblocks-late"}
-LOG = Option("log", 64, "reports that the log has room for, beside a block's move", low=0, high=4096, fixed=True)
+LOG = Option("log", 64, "reports that the log has room for, beside a block's move", low=0, high=4096)
 __all__ = ["store"]  # a fixture
 
 
