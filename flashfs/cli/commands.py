@@ -115,9 +115,9 @@ def run(arguments: Sequence[str]) -> int:
         result: Any = asked(args=list(arguments), prog_name="flashfs", standalone_mode=False)
         sys.stdout.flush()
     except BadUsage as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            return run([*arguments, "--help"]) or 2
         message = negative(error, arguments) or error.format_message()
-        if not message or type(error).__name__ == "NoArgsIsHelpError":
-            return 2  # the help was printed
         said = " ".join(message.split()).rstrip(".")
         return fail(f"{said} (see {error.ctx.command_path if error.ctx else 'flashfs'} --help)", 2)
     except (typer.Abort, KeyboardInterrupt):

@@ -208,3 +208,13 @@ def test_mountpoints_as_they_are_typed(
     assert completed("umount /", capsys, monkeypatch) == [str(fuse), "/elsewhere/mnt"]
     assert completed("down ", capsys, monkeypatch) == ["files"]
     assert completed("cut ", capsys, monkeypatch) == ["files", "mnt", "/elsewhere/mnt"]
+
+
+@pytest.mark.parametrize("words", [[], ["trace"]])
+def test_a_name_alone_says_what_there_is(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    """And is bad usage: a script that forgot the command goes on otherwise."""
+    asked = cli.run(words)
+    alone = capsys.readouterr().out
+    assert asked == 2
+    assert cli.run([*words, "--help"]) == 0
+    assert capsys.readouterr().out.split() == alone.split()

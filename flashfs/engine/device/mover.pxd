@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.contract.engine cimport Engine
+from flashfs.engine.blocks.pool cimport Oob
 from flashfs.engine.contract.extent cimport Extent
 
 
@@ -63,6 +64,7 @@ cdef class Mover:
     cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil
     cdef bint is_late(self, uint32_t block, uint32_t i, int cause) except -1 nogil
     cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order) except -1 nogil
+    cdef bint is_named(self, const Oob* oob, uint32_t ppa) except -1 nogil
     cdef bint poison(self, uint32_t ppa, uint8_t* at, int cause) except -1 nogil
     cdef int sort_keys(self, uint32_t n) noexcept nogil
     cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil

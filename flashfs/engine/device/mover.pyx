@@ -521,7 +521,17 @@ cdef class Mover:
         oob_unpack(self.read_oobs + i * self.oob_bytes, &oob)
         if oob.order == order or oob.kind != KIND_USER:
             return True
-        return oob.lpa < self.ssd.lpas and self.ssd.mapping.maps_to(oob.lpa, ppa)
+        return self.is_named(&oob, ppa)
+
+    cdef bint is_named(self, const Oob* oob, uint32_t ppa) except -1 nogil:
+        """Whether the user's page at ``ppa``, of which that is the OOB, is its LPA's, or that of others who share it.
+        That others are there says nothing of a page that was meant for another block."""
+        cdef uint64_t order = self.ssd.pool.order[ppa // self.pages_per_block]
+        if oob.lpa >= self.ssd.lpas:
+            return False
+        if self.ssd.mapping.sharing is not None and oob.order != order != 0:
+            return self.ssd.mapping.locate(oob.lpa) == ppa
+        return self.ssd.mapping.maps_to(oob.lpa, ppa)
 
     cdef bint poison(self, uint32_t ppa, uint8_t* at, int cause) except -1 nogil:
         """The live page at ``ppa`` cannot be read; ``at`` is where its spare area was to be. What moves in its
@@ -537,8 +547,7 @@ cdef class Mover:
             return False
         self.ssd.nand.read_spare(block, ppa % self.pages_per_block, 1, at, &status, cause, self.ssd.now_ns)
         oob_unpack(at, &oob)
-        if (status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= self.ssd.lpas
-                or not self.ssd.mapping.maps_to(oob.lpa, ppa)):
+        if status != PAGE_OK or oob.kind != KIND_USER or not self.is_named(&oob, ppa):
             # The last checkpoint calls the page live, and no recovery can tell whose it was: it would take the move for
             # unfinished, and undo it with all that was written behind it. The next checkpoint is due now.
             self.ssd.checkpoint_due = True
