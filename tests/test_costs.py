@@ -23,10 +23,10 @@ def report(name: str, seconds: float, yardstick: float | None = None) -> Any:
 
 @pytest.fixture
 def committed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A file that says 100 s in all."""
+    """A file that says 100 s in all, made on a machine that needed half as much again."""
     monkeypatch.setattr(costs, "YARDSTICK_S", 0.02)
     path = tmp_path / "durations.json"
-    path.write_text(json.dumps({"sum_s": 100.0, "folders": {}, "tests": {"b": 50.0, "c": 2.0, "d": 0.5}}))
+    path.write_text(json.dumps({"sum_s": 100.0, "raw_s": 150.0, "folders": {}, "tests": {"b": 50.0, "c": 2.0, "d": 0.5}}))
     monkeypatch.setattr(costs, "FILE", path)
     return path
 
@@ -39,7 +39,7 @@ def heard(*reports: Any) -> costs.Guard:
 
 
 def test_ten_tests_of_ten_seconds_pass(committed: Path) -> None:
-    assert heard(*(report(str(i), 10.0, 0.02) for i in range(10))).broken() == []
+    assert heard(*(report(str(i), 15.0, 0.03) for i in range(10))).broken() == []
 
 
 def test_one_that_takes_too_long(committed: Path) -> None:
@@ -47,17 +47,32 @@ def test_one_that_takes_too_long(committed: Path) -> None:
     assert line == "slow one took 21.0 s of processor time; the limit is 20 s"
 
 
-@pytest.mark.parametrize(("seconds", "passes"), [(10.9, True), (11.1, False)])
-def test_all_together(committed: Path, seconds: float, passes: bool) -> None:
-    lines = heard(*(report(str(i), seconds, 0.02) for i in range(10))).broken()
+@pytest.mark.parametrize(("scaled", "passes"), [(10.9, True), (11.1, False)])
+def test_all_together(committed: Path, scaled: float, passes: bool) -> None:
+    lines = heard(*(report(str(i), scaled * 1.5, 0.03) for i in range(10))).broken()
     assert (lines == []) is passes
     assert passes or "111 s of processor time, 100 s before" in lines[0]
 
 
-def test_a_slower_machine_is_no_dearer_test(committed: Path) -> None:
-    slow = [report(str(i), 19.0, 0.04) for i in range(10)]
-    assert heard(*slow).broken() == []
-    assert len(heard(*(report(str(i), 19.0, 0.02) for i in range(10))).broken()) == 1
+@pytest.mark.parametrize(
+    ("raw", "yardstick", "passes"),
+    [
+        pytest.param(19.0, 0.04, True, id="a slower machine, as its yardstick says"),
+        pytest.param(16.0, 0.02, True, id="the machine as before, another yardstick"),
+        pytest.param(19.0, 0.02, False, id="dearer by both"),
+    ],
+)
+def test_a_sum_has_grown_if_both_clocks_say_so(
+    committed: Path, raw: float, yardstick: float, passes: bool
+) -> None:
+    lines = heard(*(report(str(i), raw, yardstick) for i in range(10))).broken()
+    assert (lines == []) is passes
+
+
+def test_a_test_is_too_long_if_both_clocks_say_so(committed: Path) -> None:
+    assert heard(report("a", 30.0, 0.04)).broken() == []
+    assert heard(report("a", 15.0, 0.01)).broken() == []
+    assert len(heard(report("a", 45.0, 0.04)).broken()) == 1
 
 
 def test_without_a_file_only_single_tests_have_a_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
