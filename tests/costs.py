@@ -2,9 +2,11 @@
 
 Wall time says nothing on a shared machine. Processor time does, but machines differ, and one machine is twice as fast
 at one hour as at another. So each process measures a yardstick, the same small piece of work, again and again between
-the tests. All seconds that are printed are those of a core on which it takes YARDSTICK_S. No yardstick has all that tests
-do: two machines on which it takes the same time may differ in what a page fault or a new process costs. So a limit is
-passed only if the processor's own seconds pass it, and the yardstick's too: tests that have become dearer pass it in both.
+the tests. All seconds that are printed are those of a core on which it takes YARDSTICK_S.
+
+No yardstick has all that tests do: two machines on which it takes the same time may differ in what a page fault or a
+new process costs. So a limit is passed only if the processor's own seconds pass it, and those by the yardstick: tests
+that have become dearer pass it in both.
 """
 
 from __future__ import annotations
@@ -40,8 +42,8 @@ BLOCK = bytearray(1 << 22)  #: more than the caches of one core hold. Made once:
 
 
 def yardstick_s() -> float:
-    """Processor seconds of a fixed piece of work: the interpreter, and memory. It is done twice, for the first time finds
-    cold caches."""
+    """Processor seconds of a fixed piece of work: the interpreter, and memory. It is done twice, for the first time
+    finds cold caches."""
     return min(once_s(), once_s())
 
 
@@ -132,8 +134,8 @@ class Guard:
         grown = min(over(scaled, before["sum_s"]), over(self.took, before["raw_s"]))
         if grown > GROWTH_MOST:
             lines.append(
-                f"all tests took {sum(scaled.values()):.0f} s of processor time, {before['sum_s']:.0f} s before: make them "
-                "cheaper, or mark the dear ones slow (tests/README.md); `make durations` accepts the new sum"
+                f"all tests took {sum(scaled.values()):.0f} s of processor time, {before['sum_s']:.0f} s before: make "
+                "them cheaper, or mark the dear ones slow (tests/README.md); `make durations` accepts the new sum"
             )
         return lines
 

@@ -26,7 +26,8 @@ def committed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A file that says 100 s in all, made on a machine that needed half as much again."""
     monkeypatch.setattr(costs, "YARDSTICK_S", 0.02)
     path = tmp_path / "durations.json"
-    path.write_text(json.dumps({"sum_s": 100.0, "raw_s": 150.0, "folders": {}, "tests": {"b": 50.0, "c": 2.0, "d": 0.5}}))
+    tests = {"b": 50.0, "c": 2.0, "d": 0.5}
+    path.write_text(json.dumps({"sum_s": 100.0, "raw_s": 150.0, "folders": {}, "tests": tests}))
     monkeypatch.setattr(costs, "FILE", path)
     return path
 

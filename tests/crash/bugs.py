@@ -121,7 +121,7 @@ class Patch:
         for package in ("nandimg", "flashfs"):
             shutil.copytree(ROOT / package, into / package, ignore=shutil.ignore_patterns("__pycache__"))
         setup = (ROOT / "setup.py").read_text()
-        (into / "setup.py").write_text(setup.replace('"-O3"', '"-O1"'))  # half the time; bugs need no speed
+        (into / "setup.py").write_text(setup.replace('"-O2"', '"-O1"'))  # half the time; bugs need no speed
         source = into / self.file
         text = source.read_text()
         assert text.count(self.old) == 1, f"{self.file} has {text.count(self.old)} times {self.old!r}"

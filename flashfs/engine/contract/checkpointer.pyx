@@ -1,3 +1,4 @@
+# cold
 """What a checkpoint holds, and when what is older may go. The device has the one here, whose checkpoints hold all that
 a mount needs; a mapping that is recovered from its pages brings its own (``Mapping.from_pages``)."""
 from libc.stdint cimport uint64_t

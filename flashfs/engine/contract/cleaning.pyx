@@ -1,3 +1,4 @@
+# cold
 """Which block next, and how do its pages move? The default is Greedy (flashfs.parts.defaults.defaults)."""
 from libc.stdint cimport uint32_t
 

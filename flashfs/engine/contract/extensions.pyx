@@ -1,3 +1,4 @@
+# cold
 """What a mapping may be able to do beside a map. Each is an object that it has as a member, None unless it brings one:
 
     member       class            who asks                  for

@@ -1,3 +1,4 @@
+# cold
 """Who has the pages of one kind: the host's are the mapping's, translation pages, pages of a validity store, trims."""
 from libc.stdint cimport uint8_t, uint32_t
 

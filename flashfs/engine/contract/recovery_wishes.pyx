@@ -1,3 +1,4 @@
+# cold
 """What a recovery and checkpoints ask of a map beside what each map has (mapping.pyx): steps of its own, blocks that
 must be left out, what has to be done before flash changes. A plain map wishes nothing."""
 from flashfs.engine.contract.owner cimport Owner

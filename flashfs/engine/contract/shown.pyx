@@ -1,3 +1,4 @@
+# cold
 """What tools, checks and reports ask of a map."""
 from flashfs.engine.contract.recovery_wishes cimport RecoveryWishes
 

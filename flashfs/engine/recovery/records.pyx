@@ -1,3 +1,4 @@
+# cold
 # distutils: language = c++
 """Records of LPAs that were pointed at other LPAs' pages: which of them a recovery believes.
 

@@ -1,3 +1,4 @@
+# cold
 # distutils: language = c++
 """What a recovery of LeaFTL has found: pages newer than the checkpoint, with the lists of their neighbours, to be
 learned again in runs. docs/ftl/leaftl.md, "Recovery"."""

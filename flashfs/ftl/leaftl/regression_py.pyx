@@ -1,3 +1,4 @@
+# cold
 """Learning (regression.pyx) for Python: a run as arrays, rules in words, and the numbers of a piece one by one."""
 from libc.stdint cimport uint8_t, uint32_t
 

@@ -1,3 +1,4 @@
+# cold
 """Whether mapping and validity agree: each mapped page is live, no two LPAs have one unless they share it, and nothing
 else is live. A live page that nobody maps would be carried along by cleaning, and a recovery would take it for the
 newest.

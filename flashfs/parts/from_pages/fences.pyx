@@ -1,3 +1,4 @@
+# cold
 # distutils: language = c++
 """Checkpoints of a mapping that is recovered from its pages (rebuild.pyx): a clean one holds everything; each other is
 a *fence*, which says where a recovery's scan for newer pages begins.

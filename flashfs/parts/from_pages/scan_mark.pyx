@@ -1,3 +1,4 @@
+# cold
 """Where a recovery from pages begins to scan: what a fence says of it, and the sections that have it."""
 from libc.stdint cimport uint8_t
 
