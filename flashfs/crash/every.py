@@ -211,17 +211,18 @@ def firsts(case: Case) -> dict[str, int]:
 
 
 def worn(ftl: str, chips: tuple[str, ...]) -> tuple[Scene, ...]:
-    """A chip of which so many blocks failed that with one more the device would be full; none if it never is."""
+    """A chip of which so many blocks failed that with two more the device would be full; none if it never is. The second
+    is for the cut: what was being written then is closed half full, and the recovery opens another block."""
     rnd = random.Random(f"worn {ftl}")
     program = " f ".join([f"w0+{Case(ftl, '', chips[0]).geometry.lpas}"] * 3)
-    case = Case(ftl, program, chips[0], options=(("buffer", 2),))
+    kept = case = Case(ftl, program, chips[0], options=(("buffer", 2),))
     for failed in range(WORN_MOST):
         at = (case.fail[-1] if case.fail else 3) + rnd.randint(1, WORN_EVERY)
         more = replace(case, fail=(*case.fail, at))
         outcome = run_case(replace(more, program=f"{program} w0 w1 r w2 t0 i w1 f r w2 w0 r"))
         if outcome.failure:
-            return (Scene(case, before=WORN),) * (failed > 0)
-        case = more
+            return (Scene(kept, before=WORN),) * (failed > 1)
+        kept, case = case, more
     return ()
 
 
