@@ -211,8 +211,9 @@ def firsts(case: Case) -> dict[str, int]:
 
 
 def worn(ftl: str, chips: tuple[str, ...]) -> tuple[Scene, ...]:
-    """A chip of which so many blocks failed that with two more the device would be full; none if it never is. The second
-    is for the cut: what was being written then is closed half full, and the recovery opens another block."""
+    """A chip of which so many blocks failed that with two more the device would be full; none if it never is. The
+    second is for the cut: what was being written then is closed half full, and the recovery opens another block. On a
+    chip that can lose one alone it is with one more."""
     rnd = random.Random(f"worn {ftl}")
     program = " f ".join([f"w0+{Case(ftl, '', chips[0]).geometry.lpas}"] * 3)
     kept = case = Case(ftl, program, chips[0], options=(("buffer", 2),))
@@ -221,7 +222,7 @@ def worn(ftl: str, chips: tuple[str, ...]) -> tuple[Scene, ...]:
         more = replace(case, fail=(*case.fail, at))
         outcome = run_case(replace(more, program=f"{program} w0 w1 r w2 t0 i w1 f r w2 w0 r"))
         if outcome.failure:
-            return (Scene(kept, before=WORN),) * (failed > 1)
+            return (Scene(kept if failed > 1 else case, before=WORN),) * (failed > 0)
         kept, case = case, more
     return ()
 

@@ -82,7 +82,7 @@ def test_every_program_of_two_words(ftl: str) -> None:
 
 @pytest.mark.parametrize("ftl", limited(("pagemap", "leaftl", "remapssd")))
 def test_scenes_are_where_they_say(ftl: str) -> None:
-    """One word more brings each event about; of the chip that is almost worn out one block more is too many."""
+    """One word more brings each event about; of the chip that is almost worn out a block or two more are too many."""
     found = every.found_scenes(ftl)
     for scene in found:
         words = scene.past.program.split()
