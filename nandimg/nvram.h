@@ -1,30 +1,33 @@
 /* Stores to NVRAM: in words of 8 bytes, in rising order of addresses, each whole. A process that is killed in the middle
- * has stored a prefix of them; memcpy promises neither, and in fact stores the end of a copy early. */
+ * has stored a prefix of them. memcpy promises neither, and in fact stores the end of a copy early; the processor's string
+ * instructions (rep movsq) may store long copies in any order, too. */
 #ifndef NANDIMG_NVRAM_H
 #define NANDIMG_NVRAM_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #define NVRAM_LINE 64     /* bytes that the clock charges for at a time */
-#define NVRAM_REPEAT 32   /* words from which on the string instruction, which takes a while to begin, is faster */
 
 static inline void nvram_copy(void *into, const void *from, size_t words)
 {
-    volatile uint64_t *at = into;
+    uint8_t *at = into;
     const uint8_t *source = from;
     uint64_t word;
-    size_t i;
-#if defined(__x86_64__)
-    if (words >= NVRAM_REPEAT) {
-        __asm__ volatile("rep movsq" : "+D"(into), "+S"(from), "+c"(words) : : "memory");
-        return;
+#if defined(__SSE2__)
+    __m128i pair; /* a process is killed between two instructions: two words go together, and the prefix stays one */
+    for (; words >= 2; words -= 2, at += 16, source += 16) {
+        pair = _mm_loadu_si128((const __m128i *) source);
+        __asm__ volatile("movups %1, %0" : "=m"(*(__m128i_u *) at) : "x"(pair));
     }
 #endif
-    for (i = 0; i < words; i++) {
-        memcpy(&word, source + 8 * i, 8);
-        at[i] = word;
+    for (; words; words--, at += 8, source += 8) {
+        memcpy(&word, source, 8);
+        *(volatile uint64_t *) at = word;
     }
 }
 

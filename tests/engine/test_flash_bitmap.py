@@ -29,7 +29,7 @@ PAGE = 512
 VALIDITY = 3  #: a page's kind
 #: a bitmap of 150 pages of two blocks each
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_bytes=64, lpas=3000)
-FEW = {"sweep": 300, "random": 300, "faults": 200, "host": 200, "wide": 60}
+FEW = {"sweep": 150, "random": 150, "faults": 100, "host": 100, "wide": 30}
 MANY = dict.fromkeys(FEW, 1_500)
 
 

@@ -37,6 +37,7 @@ CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=2, oob_byt
 #: power is cut on chips like the smallest, with room for pages of the map and of the bitmap beside the host's
 ROOMY = {"tiny-24d": (48, 120), "tiny-20p": (40, 100), "tiny-16k": (40, 100)}
 BLOCKS = replace(flash_pvb.BLOCKS, default=8)
+LOG = replace(flash_pvb.LOG, fixed=True)  #: a mount with less would find more reports than it has room for
 TRANSLATION = 2  #: a page's kind
 KINDS = ("dftl-flash", "dftl-late")
 MANY = {"sweep": 1_500, "random": 1_200, "faults": 800, "host": 1_200, "wide": 600}
@@ -53,7 +54,7 @@ def scheme_of(kind: str, store: Any) -> Scheme:
     """A scheme called ``kind``: whose map, over which store."""
     mapping_of, _, validity_of = kind.partition("-")
     base = SCHEMES[mapping_of]
-    own = () if validity_of == "late" else (flash_pvb.FRAMES, flash_pvb.LOG, BLOCKS, flash_pvb.SPARE)
+    own = () if validity_of == "late" else (flash_pvb.FRAMES, LOG, BLOCKS, flash_pvb.SPARE)
 
     def build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
         spares: tuple[int, ...] = ()
