@@ -5,8 +5,8 @@ at one hour as at another. So each process measures a yardstick, the same small 
 the tests. All seconds that are printed are those of a core on which it takes YARDSTICK_S.
 
 No yardstick has all that tests do: two machines on which it takes the same time may differ in what a page fault or a
-new process costs. So a limit is passed only if the processor's own seconds pass it, and those by the yardstick: tests
-that have become dearer pass it in both.
+new process costs. So a test run is too dear only if two sums are over the limit: the processor's own seconds, and those
+by the yardstick. Tests that have become dearer are over it in both.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def processor_s() -> float:
     return spent.user + spent.system + spent.children_user + spent.children_system
 
 
-BLOCK = bytearray(1 << 22)  #: more than the caches of one core hold. Made once: what memory the allocator has left
-#: decides whether a new one costs a thousand page faults
+#: more bytes than the caches of one core hold. Made once: a new one may cost a thousand page faults, or none
+BLOCK = bytearray(1 << 22)
 
 
 def yardstick_s() -> float:
@@ -101,7 +101,7 @@ class Meter:
 
 
 class Guard:
-    """In the process that prints: the dearest tests, and whether a limit was passed."""
+    """In the process that prints: the dearest tests, and whether a limit was exceeded."""
 
     def __init__(self, enforce: bool, write: bool) -> None:
         self.enforce, self.write = enforce, write
@@ -124,7 +124,7 @@ class Guard:
         return {name: seconds * self.scale for name, seconds in self.took.items()}
 
     def broken(self) -> list[str]:
-        """A line for each limit that was passed."""
+        """A line for each limit that was exceeded."""
         scaled, before = self.scaled(), known()
         lines = [
             f"{name} took {seconds:.1f} s of processor time; the limit is {TEST_S_MOST:g} s"

@@ -211,9 +211,9 @@ def firsts(case: Case) -> dict[str, int]:
 
 
 def worn(ftl: str, chips: tuple[str, ...]) -> tuple[Scene, ...]:
-    """A chip of which so many blocks failed that with two more the device would be full; none if it never is. The
-    second is for the cut: what was being written then is closed half full, and the recovery opens another block. On a
-    chip that can lose one alone it is with one more."""
+    """A chip of which so many blocks failed that two more would make the device full; none if it never is. One of the
+    two is for the cut: it leaves a block half full, and the recovery opens another. If the chip can lose one block and
+    no second one, that one has failed."""
     rnd = random.Random(f"worn {ftl}")
     program = " f ".join([f"w0+{Case(ftl, '', chips[0]).geometry.lpas}"] * 3)
     kept = case = Case(ftl, program, chips[0], options=(("buffer", 2),))
