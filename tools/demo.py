@@ -26,6 +26,8 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from flashfs.fuse import mounts
+
 FILES_LEAST = 3_000  # of the standard library; with fewer, what is installed beside it is added
 FILES_MOST = 6_000
 BYTES_MOST = 250_000_000
@@ -124,11 +126,9 @@ def copy_and_cut(files: list[tuple[Path, Path]], mountpoint: Path, pid: int) -> 
 
 def daemon_of(image: Path) -> tuple[int, Path]:
     """(pid, mountpoint) of the flashfs mount of ``image``."""
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        fields, _, rest = line.partition(" - ")
-        if rest.split()[:2] == ["fuse.flashfs", str(image.resolve())]:
-            home = Path(fields.split()[4])
-            return json.loads((home / "config.json").read_text())["pid"], home
+    for mount in mounts.table():
+        if (mount.fs_type, mount.source) == (mounts.FS_TYPE, str(image.resolve())):
+            return json.loads((mount.mountpoint / "config.json").read_text())["pid"], mount.mountpoint
     raise SystemExit(f"demo: {image} is not mounted")
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from namespaces import anything_mounted
 from recorded import MIB, page, recorded
 
 from flashfs import cli
@@ -83,11 +84,6 @@ def crash(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[st
     return code, result
 
 
-def nothing_mounted(under: Path) -> bool:
-    backing = [path.read_text() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
-    return str(under) not in Path("/proc/self/mountinfo").read_text() + "".join(backing)
-
-
 @pytest.mark.mount
 def test_a_missing_fsync_is_found_and_found_again(
     need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -100,7 +96,7 @@ def test_a_missing_fsync_is_found_and_found_again(
     failure = result["failures"][-1]
     assert (failure["why"], result["failed"]) == ("--check ended with 1", len(result["failures"]))
     assert any("bytes, or others" in line for line in failure["output"])
-    assert nothing_mounted(tmp_path)
+    assert not anything_mounted(tmp_path)
     words = shlex.split(failure["replay"])
     assert words[:2] == ["flashfs", "crash"]
     code, again = crash(capsys, *words[2:])
@@ -184,7 +180,7 @@ def test_failures_without_a_cut_leave_nothing(
     said_then = capsys.readouterr()
     assert code == (2 if work == check else 1)
     assert said in said_then.err and (said or "--check ended with 1" in said_then.out)
-    assert nothing_mounted(tmp_path)
+    assert not anything_mounted(tmp_path)
     kept = [path.name for folder in tmp_path.iterdir() for path in folder.iterdir()]
     assert sorted(kept) == ([] if said else ["base.nand", "crashed.nand", "recording.json", "tape"])
 
@@ -209,7 +205,7 @@ def test_a_run_that_could_not_fail_is_an_error(
     assert said in capsys.readouterr().err
     assert cli.run(["crash", *words, check]) == code
     assert said in capsys.readouterr().err
-    assert nothing_mounted(tmp_path)
+    assert not anything_mounted(tmp_path)
 
 
 def any_loop(failures: list[dict[str, Any]]) -> str:
@@ -232,7 +228,7 @@ def test_a_file_system_of_ones_own_is_made_and_checked(
     assert "--fsck 'fsck.ext4 -fn {}' --at" in failure["replay"] and "--check" not in failure["replay"]
     again = crash(capsys, *shlex.split(failure["replay"])[2:])[1]["failures"]
     assert any_loop(again) == any_loop([failure])
-    assert nothing_mounted(tmp_path)
+    assert not anything_mounted(tmp_path)
 
 
 @pytest.mark.mount
@@ -263,7 +259,7 @@ def test_a_signal_leaves_nothing_but_what_was_found(need_ext4: None, tmp_path: P
         process.kill()
         process.wait()
     assert (process.returncode, said) == (128 + number, "")
-    assert nothing_mounted(tmp_path)
+    assert not anything_mounted(tmp_path)
     assert not Path("/proc", place.read_text().strip()).exists()
     kept = [path for path in tmp_path.iterdir() if path != place]
     if number == signal.SIGHUP:

@@ -209,7 +209,8 @@ def test_system_calls_on_a_mount(disk: Path) -> None:
 @pytest.mark.mount
 def test_a_mount_is_private(disk: Path) -> None:
     """No other user, root among them, sees into it, unless --allow-other was given."""
-    info = next(line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(disk.parent) in line)
+    lines = os.fsdecode(Path("/proc/self/mountinfo").read_bytes()).split("\n")
+    info = next(line for line in lines if str(disk.parent) in line)
     assert "allow_other" not in info
     if os.geteuid() != 0:
         pytest.skip("needs root, to ask as somebody else")

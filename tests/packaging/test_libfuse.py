@@ -23,7 +23,7 @@ for name in ("flashfs.fuse._late", "flashfs.fuse._native"):
     spec = importlib.util.spec_from_file_location(name, place)
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-print(json.dumps([module.KNOWS_RINGS, "libfuse3.so" in pathlib.Path("/proc/self/maps").read_text()]))
+print(json.dumps([module.KNOWS_RINGS, b"libfuse3.so" in pathlib.Path("/proc/self/maps").read_bytes()]))
 """
 
 
