@@ -81,7 +81,7 @@ def needs(source: Path) -> str | None:
 
 def optimisation(source: Path) -> str:
     """A module that says ``# cold`` at its top is compiled in half the time: nothing waits for what it does. ``-O3``
-    takes a fifth longer than ``-O2``, and requests, replay and power cuts take the same time with either."""
+    takes a fifth longer than ``-O2``, and requests and power cuts take the same time with either."""
     return "-O1" if SANITIZE or "# cold" in said(source) else "-O2"
 
 
