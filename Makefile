@@ -29,6 +29,9 @@ BUILD = $(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
 MANUAL = mkdir -p $(VENV)/share/man/man1 && ln -sf "$(CURDIR)"/man/*.1 $(VENV)/share/man/man1/
 INSTALL = PYTHONWARNINGS=ignore FLASHFS_BARE=1 $(BIN)/python -m pip install --quiet --no-build-isolation --editable
 
+# where the environment forbids bytecode, each process of a test run would rewrite all asserts anew: 5 s of 8
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup setup-dev system system-dev test test-all test-uring durations package-test release man demo lint fresh campaign asan soak \
 	bench comparison coverage mutants reproduce site clean
 .DELETE_ON_ERROR:

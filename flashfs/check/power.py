@@ -21,12 +21,12 @@ from nandimg._faults import BASIC_SHAPES
 
 #: tier, depth, its bound at either scale (cuts, or the programs' length of tier every), what it counts as
 CAMPAIGNS = (
-    ("sweep", 1, 2_500, 100_000, "sweep"),
-    ("wide", 1, 60, 2_000, "wide"),
+    ("sweep", 1, 800, 100_000, "sweep"),
+    ("wide", 1, 40, 2_000, "wide"),
     ("random", 1, 500, 10_000, "random"),
     ("every", 1, 1, 2, "every"),
     ("every", 2, 1, 1, "every_depth_2"),
-    ("host", 1, 300, 5_000, "host_deaths"),
+    ("host", 1, 150, 5_000, "host_deaths"),
 )
 
 

@@ -117,7 +117,7 @@ def test_blocks_and_results_at_80_columns(tmp_path: Path) -> None:
     assert max(map(len, lines)) <= 80
     assert not [line for line in lines if 0 < len(line.strip()) < 3]
     ftls = ["pagemap", "dftl", "leaftl", "slimftl", "sftl"]
-    lines = on_terminal("replay", "uniform:ops=300k", "--ftl", ",".join(ftls), "--size", "64M")
+    lines = on_terminal("replay", "uniform:ops=100k", "--ftl", ",".join(ftls), "--size", "64M")
     assert not [line for line in lines if len(line) > 80 and "flashfs:" not in line]
     assert [word for line in lines for word in line.split() if word in ftls and "ground" not in line] == ftls
     assert sum(line.startswith(" host pages written") for line in lines) == 2

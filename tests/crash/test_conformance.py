@@ -54,8 +54,8 @@ DONE = {
     "rules": {"chips": 9, "requests": 1_000, "mounts": 50},
     "content": {"requests": 1_700, "overwrites": 28, "cache_hits": 100},
     "durability": {
-        "cuts": 6_000, "sweep": 2_500, "wide": 60, "random": 500, "every": 1_000, "every_depth_2": 2_000,
-        "host_deaths": 300,
+        "cuts": 4_500, "sweep": 800, "wide": 40, "random": 500, "every": 1_000, "every_depth_2": 2_000,
+        "host_deaths": 150,
     },
     "failing": {"failed_programs": 10, "failed_erases": 1, "retired": 20},
     "gc": {"overwrites": 190, "erases": 2_000, "moved": 2_000},

@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 import pytest
-from schemes import EACH, FEW, kinds_of
+from schemes import EACH, FEW, kinds_of, limited
 
 from flashfs.crash import Case, campaign, run_case
 from flashfs.crash.cases import SPOILS
@@ -15,7 +15,7 @@ from flashfs.crash.programs import fitting
 from flashfs.crash.tiers import FAULT_KINDS, hurt
 from flashfs.engine.recovery import recovery
 
-CUTS = 200  #: a scheme; some thousand operations of the flash each
+CUTS = 140  #: a scheme; some thousand operations of the flash each
 SEED = 20261124
 ALL = pytest.mark.parametrize("ftl", EACH)
 FEWER = pytest.mark.parametrize("ftl", FEW)
@@ -224,7 +224,7 @@ def zeros(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(HurtBench, "read_page", lambda bench, lpa: read_page(bench, lpa) or bytes(bench.geometry.page_bytes))
 
 
-@FEWER
+@pytest.mark.parametrize("ftl", limited(("pagemap", "dftl")))
 @pytest.mark.parametrize("plant", [silent, zeros])
 def test_damage_in_silence_is_a_failure(monkeypatch: pytest.MonkeyPatch, ftl: str, plant: Any) -> None:
     """Few of the cases show it: those whose damage the device met, and whose loss nobody noticed before."""

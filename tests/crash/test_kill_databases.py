@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from killed import killed_after
 
 from flashfs.crash.kill import fio
 from flashfs.crash.kill.daemon_lives import Lost
@@ -24,10 +25,8 @@ def made(kind: type[Workload], folder: Path) -> Workload:
     return work
 
 
-def killed(work: Workload, seconds: float) -> None:
-    """Let the writer work, and kill it."""
-    with pytest.raises(subprocess.TimeoutExpired):
-        subprocess.run(work.command(), timeout=seconds)
+def killed(work: Workload, changes: int = 6) -> None:
+    killed_after(work, changes)
     work.read_log()
 
 
@@ -35,7 +34,7 @@ def killed(work: Workload, seconds: float) -> None:
 def test_a_killed_writer_leaves_what_it_acknowledged(kind: type[Sqlite], tmp_path: Path) -> None:
     work = made(kind, tmp_path)
     for _ in range(2):
-        killed(work, 0.7)
+        killed(work)
         work.judge()
         work.settled()
     assert isinstance(work, Sqlite)
@@ -55,7 +54,7 @@ def test_a_killed_writer_leaves_what_it_acknowledged(kind: type[Sqlite], tmp_pat
 )
 def test_a_database_that_is_not_as_acknowledged(tmp_path: Path, spoil: str, why: str) -> None:
     work = made(SqliteWal, tmp_path)
-    killed(work, 0.5)
+    killed(work)
     work.judge()
     connection = sqlite3.connect(tmp_path / "files" / "database")
     connection.execute(spoil)
@@ -67,7 +66,7 @@ def test_a_database_that_is_not_as_acknowledged(tmp_path: Path, spoil: str, why:
 
 def test_a_database_that_is_damaged_or_gone(tmp_path: Path) -> None:
     work = made(Sqlite, tmp_path)
-    killed(work, 0.5)
+    killed(work)
     work.judge()
     database = tmp_path / "files" / "database"
     data = bytearray(database.read_bytes())

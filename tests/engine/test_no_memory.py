@@ -34,7 +34,7 @@ def run(preloaded: Path, variant: str, stride: int) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("variant", limited(["pagemap", "dftl", "leaftl-in-flash"], VARIANTS))
 def test_allocations_fail(preloaded: Path, variant: str) -> None:
-    told = run(preloaded, variant, 4)
+    told = run(preloaded, variant, 6)
     print(variant, told)
     assert len(told) == len(REQUESTS) + 1
     assert sum(int(str(row["cases"])) for row in told) >= 30

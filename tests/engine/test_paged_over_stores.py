@@ -41,7 +41,7 @@ LOG = replace(flash_pvb.LOG, fixed=True)  #: a mount with less would find more r
 TRANSLATION = 2  #: a page's kind
 KINDS = ("dftl-flash", "dftl-late")
 MANY = {"sweep": 1_500, "random": 1_200, "faults": 800, "host": 1_200, "wide": 600}
-FEW = {"sweep": 75, "random": 150, "faults": 100, "host": 70, "wide": 30}
+FEW = {"sweep": 30, "random": 150, "faults": 100, "host": 70, "wide": 30}
 __all__ = ["store"]  # a fixture
 
 
@@ -112,7 +112,7 @@ def options_of(ftl: str) -> dict[str, str]:
 def test_contents_and_every_invariant_after_much_cleaning(ftl: str) -> None:
     device = Device.memory(CHIP, ftl, options=options_of(ftl))
     load = Load(device)
-    for _ in range(3):
+    for _ in range(2):
         load.run(4000)
         load.must_hold()
         device.checkpoint()
@@ -131,7 +131,7 @@ def test_a_superseded_page_that_cleaning_meets_alarms_nobody(ftl: str) -> None:
         pytest.skip("this store is not late")
     device = Device.memory(CHIP, ftl, options=options_of(ftl))
     load = Load(device)
-    load.run(12_000)
+    load.run(8_000)
     assert device.ssd.validity.late_n > 5000
     causes = device.ssd.operations()[1]
     assert causes["read"]["gc"] > causes["program"]["gc"]  # some were dropped
@@ -242,7 +242,7 @@ def test_leaftl_refuses_them(kind: str, store: Any) -> None:
         Device.memory(CHIP, kind)
 
 
-@pytest.mark.parametrize("request_kind", thinned(test_host_errors.REQUESTS, 2), ids=lambda one: one.__name__)
+@pytest.mark.parametrize("request_kind", thinned(test_host_errors.REQUESTS, 3), ids=lambda one: one.__name__)
 def test_the_disk_fails_at_any_call(ftl: str, request_kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {**options_of(ftl), "buffer": "8"}
     monkeypatch.setitem(test_host_errors.VARIANTS, ftl, lambda: test_host_errors.Rig(ftl, options))

@@ -59,12 +59,12 @@ def test_a_device_with_little_to_spare_is_never_full(ftl: str) -> None:
 def test_power_cuts(ftl: str) -> None:
     """Cases of tier random, each under this policy."""
     cuts = cases = 0
-    for case in chain.from_iterable(tiers.scattered(ftl, 0, unit) for unit in range(14, 22)):
+    for case in chain.from_iterable(tiers.scattered(ftl, 0, unit) for unit in range(14, 19)):
         others = tuple(pair for pair in case.options if pair[0] != "cleaning")
         outcome = run_case(replace(case, options=(*others, ("cleaning", "aside"))))
         assert outcome.failure is None, outcome.failure
         cuts, cases = cuts + outcome.cuts_hit, cases + 1
-    assert cuts >= 300 and cases >= 200
+    assert cuts >= 150 and cases >= 100
 
 
 @pytest.mark.parametrize("ftl", ["pagemap", "leaftl", *DEMAND])

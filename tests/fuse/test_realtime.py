@@ -15,6 +15,7 @@ pytestmark = pytest.mark.mount
 SLOW_S = 0.03
 PAGE = 4096
 LATE_S = 0.3  # what a busy machine may add
+TRIES = 50  # and one of so many is not held up by it for longer
 
 
 def timed(calls: list[Callable[[], object]]) -> float:
@@ -28,19 +29,25 @@ def timed(calls: list[Callable[[], object]]) -> float:
     return time.monotonic() - started
 
 
+def soon(call: Callable[[], float], within_s: float) -> float:
+    """Seconds that the call took, which ended ``within_s`` once in some tries: others may have the processor."""
+    took = [call()]
+    while took[-1] >= within_s and len(took) < TRIES:
+        took.append(call())
+    assert took[-1] < within_s, f"{len(took)} times, the shortest {min(took):.3f} s"
+    return min(took)
+
+
 def test_each_reply_waits_for_its_virtual_end(serve: Callable[..., Served]) -> None:
     """A request takes an operation's time; those of different dies take it side by side, those of one die queue."""
     served = serve("slow_chip=30", "realtime")
     fd = os.open(served.disk, os.O_RDWR)
     try:
         assert timed([lambda: os.pwrite(fd, b"x" * PAGE, 0)]) >= SLOW_S
-        once = timed([lambda: os.pread(fd, PAGE, 0)])
-        assert SLOW_S <= once < SLOW_S + LATE_S
+        assert soon(lambda: timed([lambda: os.pread(fd, PAGE, 0)]), SLOW_S + LATE_S) >= SLOW_S
         assert os.pread(fd, 1, 0) == b"x"
-        same_page = timed([lambda: os.pread(fd, PAGE, 0)] * 8)
-        assert 8 * SLOW_S <= same_page < 8 * SLOW_S + LATE_S
-        hole = timed([lambda: os.pread(fd, PAGE, 100 * PAGE)])
-        assert hole < SLOW_S
+        assert soon(lambda: timed([lambda: os.pread(fd, PAGE, 0)] * 8), 8 * SLOW_S + LATE_S) >= 8 * SLOW_S
+        soon(lambda: timed([lambda: os.pread(fd, PAGE, 100 * PAGE)]), SLOW_S)  # a hole
     finally:
         os.close(fd)
 
@@ -52,8 +59,7 @@ def test_dies_work_side_by_side(serve: Callable[..., Served]) -> None:
     try:
         for at in range(0, 32 * PAGE, 4 * PAGE):
             os.pwrite(fd, os.urandom(4 * PAGE), at)
-        took = timed([lambda: os.pread(fd, 32 * PAGE, 0)])
-        assert 8 * SLOW_S <= took < 8 * SLOW_S + LATE_S
+        assert soon(lambda: timed([lambda: os.pread(fd, 32 * PAGE, 0)]), 8 * SLOW_S + LATE_S) >= 8 * SLOW_S
     finally:
         os.close(fd)
 
@@ -63,7 +69,7 @@ def test_a_flush_waits_for_all_that_was_begun(serve: Callable[..., Served]) -> N
     fd = os.open(served.disk, os.O_RDWR)
     try:
         assert timed([lambda: os.pwrite(fd, os.urandom(16 * PAGE), 0)]) >= 4 * SLOW_S
-        assert timed([lambda: os.fsync(fd)]) < SLOW_S + LATE_S
+        soon(lambda: timed([lambda: os.fsync(fd)]), SLOW_S + LATE_S)
     finally:
         os.close(fd)
 
@@ -72,7 +78,7 @@ def test_without_it_nobody_waits(serve: Callable[..., Served]) -> None:
     served = serve("slow_chip=30")
     fd = os.open(served.disk, os.O_RDWR)
     try:
-        assert timed([lambda: os.pwrite(fd, os.urandom(64 * PAGE), 0)]) < 64 // 4 * SLOW_S
+        soon(lambda: timed([lambda: os.pwrite(fd, os.urandom(64 * PAGE), 0)]), 64 // 4 * SLOW_S)
     finally:
         os.close(fd)
 
@@ -86,8 +92,8 @@ def test_unmounting_answers_those_who_wait(serve: Callable[..., Served]) -> None
     started = time.monotonic()
     served.process.terminate()
     served.process.communicate(timeout=30)
-    waiting.join(5)
+    waiting.join(30)
     assert not waiting.is_alive()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
     with suppress(OSError):  # nobody is there to hear of it
         os.close(fd)

@@ -239,7 +239,7 @@ def test_texts_answer_while_a_flush_is_under_way(serve: Serve) -> None:
     names(served.path)
     for thread in threads:
         thread.join()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert os.pread(fd, 13, 0) == bytes(range(13))
     os.close(fd)
 
@@ -288,7 +288,7 @@ def test_requests_of_a_loop_device(serve: Serve, need_loop: None) -> None:
         os.fsync(block.fileno())
     assert read(served.disk, len(data)) == data
     subprocess.run(["losetup", "-d", device], check=True)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while Path("/sys/block", Path(device).name, "loop/backing_file").exists() and time.monotonic() < end:
         time.sleep(0.01)
     assert int(re.findall(r"'flush': (\d+)", served.unmount()[0])[0]) >= 1

@@ -112,14 +112,15 @@ def test_its_virtual_time_has_the_flush_in_it(mountpoint: Path, tmp_path: Path, 
     chip = tmp_path / "slow"
     create(chip, replace(PRESETS["small-64m"].geometry, program_ns=SLOW_NS))
     flashfs("mount", chip, mountpoint, "--realtime", "--server", server)
-    took = []
-    for flag in (0, os.O_DSYNC):
+    took: dict[int, list[int]] = {0: [], os.O_DSYNC: []}
+    for flag, times in took.items():
         fd = os.open(mountpoint / "disk", os.O_RDWR | flag)
-        began = time.monotonic_ns()
-        os.pwrite(fd, b"x" * PAGE, 0)
-        took.append(time.monotonic_ns() - began)
+        while not times or (flag == 0 and times[-1] >= SLOW_NS and len(times) < 50):  # others may have the processor
+            began = time.monotonic_ns()
+            os.pwrite(fd, b"x" * PAGE, 0)
+            times.append(time.monotonic_ns() - began)
         os.close(fd)
-    assert took[0] < SLOW_NS <= took[1]
+    assert min(took[0]) < SLOW_NS <= took[os.O_DSYNC][0]
 
 
 @pytest.mark.parametrize("server", SERVERS)

@@ -181,7 +181,7 @@ def test_trimming_lowers_write_amplification(files: Stands, ftl: str) -> None:
 # --- through a loop device
 
 
-@pytest.mark.parametrize("ftl", rotated(5, 2))
+@pytest.mark.parametrize("ftl", rotated(5))
 def test_blkdiscard(files: Stands, ftl: str) -> None:
     """A range, zeroing of a range (-z), and the whole device; each counted to the page."""
     one = files("ext4", ftl, "blkdiscard")
@@ -215,7 +215,7 @@ def test_blkdiscard(files: Stands, ftl: str) -> None:
 # --- on `disk` itself
 
 
-@pytest.mark.parametrize("ftl", rotated(6, 2))
+@pytest.mark.parametrize("ftl", rotated(6))
 def test_any_alignment(stand: Stands, ftl: str) -> None:
     """Punched or zeroed, of any offset and length: the range reads zeros, its neighbours keep their bytes, and what
     was whole pages is holes."""
@@ -264,7 +264,7 @@ def test_the_tools_of_people(stand: Stands) -> None:
     one.unmount()
 
 
-@pytest.mark.parametrize("ftl", rotated(7, 2))
+@pytest.mark.parametrize("ftl", rotated(7))
 def test_not_flushed_is_old_or_zeros(stand: Stands, ftl: str) -> None:
     """Page by page; what was flushed before is zeros."""
     one, rnd = stand(64, ftl), random.Random(9)
@@ -289,7 +289,7 @@ def test_not_flushed_is_old_or_zeros(stand: Stands, ftl: str) -> None:
     one.unmount()
 
 
-@pytest.mark.parametrize("ftl", rotated(8, 2))
+@pytest.mark.parametrize("ftl", rotated(8))
 def test_cleaning_moves_no_trimmed_page(stand: Stands, ftl: str) -> None:
     """Most pages of most blocks trimmed, the others overwritten until everything was cleaned: no copy of a trimmed page
     was made since, as every page's OOB tells. Without the trim, the same writes make them."""

@@ -213,7 +213,7 @@ def struck(process: subprocess.Popen[str], how: signal.Signals) -> tuple[str, st
     for _ in range(3):
         process.send_signal(how)
         try:
-            return process.communicate(timeout=4)
+            return process.communicate(timeout=4 if how == signal.SIGINT else 60)
         except subprocess.TimeoutExpired:
             assert how == signal.SIGINT
     return process.communicate(timeout=60)

@@ -431,7 +431,7 @@ def test_power_cuts_among_many_translation_pages(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(PRESETS, "several", Preset("several", "four groups", "this test", several))
     rnd = random.Random(seed)
     fill = [f"w{lpa}" for lpa in rnd.sample(range(1024), 1024)]
-    rest = campaign.random_program(rnd, 1024, 24).split()
+    rest = campaign.random_program(rnd, 1024, 14).split()
     options = (("buffer", rnd.choice((0, 2))), ("table_bytes", 2500), ("gamma", seed % 2 * 3))
     tally = Forks(Case("leaftl", " ".join(fill + rest), "several", options=options), 6, first=len(fill) + 1).run()
     assert not tally.failures, "\n".join(map(str, tally.failures[:3]))
