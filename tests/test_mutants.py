@@ -317,6 +317,13 @@ def test_the_judgements_that_are_there_can_be_read() -> None:
     assert state.judgements(Path(build.HERE) / "judged.toml")
 
 
+def test_the_modules_are_there() -> None:
+    """Each once; one that was renamed or removed ended a run of all of them."""
+    assert [name for name in build.MODULES if not (build.ROOT / name).is_file()] == []
+    assert [name for name in report.DURABLE if not (build.ROOT / name).is_file()] == []
+    assert len(set(build.MODULES)) == len(build.MODULES) < build.MOST // build.EACH
+
+
 def test_the_command_names_what_it_does_not_know() -> None:
     command = [sys.executable, str(build.HERE), "--module", "nothing"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

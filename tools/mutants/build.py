@@ -20,7 +20,7 @@ from mutants.sites import Site, drawn, find
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-MOST = 1 << 16  #: numbers, over all modules
+MOST = 1 << 17  #: numbers, over all modules
 EACH = 2048  #: numbers of one module
 #: what is drawn from, in this order: the order gives each its numbers
 NAMES = """
@@ -31,8 +31,17 @@ NAMES = """
     flashfs/ftl/slimftl/mapping flashfs/ftl/leaftl/mapping nandimg/_chip flashfs/engine/recovery/spill_array
     flashfs/parts/paged/demand_map flashfs/parts/paged/pending_entries flashfs/parts/battery/battery
     flashfs/parts/paged/cmt flashfs/parts/paged/cached_map flashfs/parts/paged/paged_map
-    flashfs/parts/defaults/map_check flashfs/ftl/leaftl/gmd flashfs/ftl/leaftl/places flashfs/ftl/leaftl/recovery
-    flashfs/ftl/leaftl/blocks flashfs/ftl/slimftl/placement
+    flashfs/parts/defaults/map_check flashfs/ftl/leaftl/gmd flashfs/ftl/leaftl/lookup flashfs/ftl/leaftl/recovery
+    flashfs/ftl/leaftl/blocks flashfs/ftl/slimftl/placement flashfs/engine/recovery/resolve
+    flashfs/engine/recovery/records flashfs/engine/blocks/pool flashfs/parts/defaults/defaults
+    flashfs/parts/from_pages/fences flashfs/parts/from_pages/fenced_map flashfs/parts/from_pages/fenced_log
+    flashfs/parts/from_pages/rebuild flashfs/parts/validity/flash_bitmap flashfs/parts/validity/validity_log
+    flashfs/parts/validity/flash_validity flashfs/parts/validity/bitmap_battery flashfs/parts/battery/map_battery
+    flashfs/parts/paged/map_btree flashfs/parts/paged/entry_pages flashfs/parts/paged/newer_section
+    flashfs/parts/paged/two_level_cache flashfs/parts/paged/tpftl_map flashfs/parts/superblocks/superblocks
+    flashfs/ftl/geckoftl/mapping flashfs/ftl/geckoftl/store flashfs/ftl/geckoftl/runs flashfs/ftl/geckoftl/gecko
+    flashfs/ftl/remapssd/rmm flashfs/ftl/remapssd/mapping flashfs/ftl/remapssd/counts flashfs/ftl/learnedftl/mapping
+    flashfs/ftl/hpftl/mapping flashfs/ftl/sftl/mapping flashfs/ftl/leaftl/group
 """
 MODULES = tuple(f"{name}.pyx" for name in NAMES.split())
 COPIED = ("flashfs", "nandimg", "tests", "bench", "tools", "docs", "examples", "pyproject.toml", "README.md", "SPEC.md",
