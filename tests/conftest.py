@@ -64,6 +64,18 @@ def open_now() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
+@pytest.fixture(scope="session", autouse=True)
+def patience() -> Iterator[None]:
+    """For what answers within a second or two on a machine that does nothing else. What waits goes on as soon as it
+    has."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("fuse.status.ANSWER_S", "fuse.users.FILES_S", "fuse.mounts.DETACH_S", "crash.kill.bench.DYING_S",
+                     "crash.workload.mounted_image.PATIENCE_S"):  # fmt: skip
+            patch.setattr(f"flashfs.{name}", 60.0)
+        patch.setattr("flashfs.fuse.daemon.LOOK_S", 20.0)  # a namespace of the tests beside has all mounts at first
+        yield
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One for all tests of a file; skips by name where no browser is installed."""

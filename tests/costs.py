@@ -11,11 +11,14 @@ by the yardstick. Tests that have become dearer are over it in both.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Generator, Iterable
+from mmap import mmap
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,7 +28,7 @@ import pytest
 FILE = Path(__file__).with_name("durations.json")
 TEST_S_MOST = 20.0  #: of processor time, of one test
 GROWTH_MOST = 1.10  #: of the sum over all tests, against the one in FILE
-YARDSTICK_S = 0.0034  #: what it takes on a quiet core
+YARDSTICK_S = 0.022  #: what it takes on a quiet core
 LONG_S = 0.8  #: tests that take so long run first, the longest before the others
 EVERY_S = 5.0  #: of wall time between two looks at the yardstick
 SHOWN = 10
@@ -37,27 +40,39 @@ def processor_s() -> float:
     return spent.user + spent.system + spent.children_user + spent.children_system
 
 
-#: more bytes than the caches of one core hold. Made once: a new one may cost a thousand page faults, or none
+#: more bytes than the caches of one core hold. Made once
 BLOCK = bytearray(1 << 22)
+ROUNDS = 4
+FOLDER = Path(__file__).parent
+
+
+class Little:
+    __slots__ = ("number", "pair", "text")
+
+    def __init__(self, number: int) -> None:
+        self.number, self.pair, self.text = number, (number, number + 1), bytes(16)
 
 
 def yardstick_s() -> float:
-    """Processor seconds of a fixed piece of work: the interpreter, and memory. It is done twice, for the first time
-    finds cold caches."""
-    return min(once_s(), once_s())
-
-
-def once_s() -> float:
-    half = len(BLOCK) // 2
-    view = memoryview(BLOCK)
+    """Processor seconds of a fixed piece of work that is like what tests do: objects, a table, new memory, a checksum,
+    calls of the kernel. It takes so long that others come between where others wait, and it finds caches as cold as
+    tests do then."""
+    gc.disable()  # what it would go through is what the tests before have left
     before = time.process_time()
-    numbers: dict[int, int] = {}
-    for i in range(40_000):
-        numbers[i * 7919 % 65_537] = i
-    for _ in range(4):
-        view[:half] = view[half:]
-        view[half:] = view[:half]
-    return time.process_time() - before
+    for _ in range(ROUNDS):
+        all_of_them = [Little(i) for i in range(6000)]
+        table = {one.number * 7919 % 65_537: one for one in all_of_them}
+        for i in range(6000):
+            table.get(i)
+        with mmap(-1, 1 << 20) as memory:
+            for at in range(0, 1 << 20, 4096):
+                memory[at] = 1
+        zlib.crc32(BLOCK)
+        for _ in range(150):
+            FOLDER.stat()
+    took_s = time.process_time() - before
+    gc.enable()
+    return took_s
 
 
 def known() -> dict[str, Any]:

@@ -112,7 +112,7 @@ def test_a_run_fails_of_it(tmp_path: Path, seconds: float, code: int) -> None:
     )
     (tmp_path / "none.ini").write_text("[pytest]\n")
     (tmp_path / "guarded.py").write_text((HERE / "conftest.py").read_text())
-    environment = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{tmp_path}"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (HERE.parent, HERE, tmp_path)))}
     done = subprocess.run(
         [sys.executable, "-c", lines], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
     )

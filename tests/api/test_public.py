@@ -153,7 +153,7 @@ def test_a_mount_whose_daemon_is_killed(tmp_path: Path) -> None:
     def killed(ssd: flashfs.Mount) -> None:
         daemon = os.pidfd_open(ssd.pid)
         os.kill(ssd.pid, signal.SIGKILL)
-        assert readable(daemon, timeout_s=20)
+        assert readable(daemon, timeout_s=120)
         os.close(daemon)
 
     with pytest.raises(flashfs.FlashfsError, match="nothing was checkpointed"), flashfs.mount(path) as ssd:

@@ -351,7 +351,12 @@ def test_the_command_ends_in_time_and_keeps_what_it_found(
     assert 1 <= len(rows) <= 4 and all(row["cuts"] for row in rows)
     assert file.read_text() == ""
     bugs.lost_newest_trim(monkeypatch)
-    assert cli.run([*line, "--seed", "1", "--found", str(file), "--json"]) == 1
+    for seconds in ("1", "10", "100"):  # a busy machine may have done too little
+        line[line.index("--seconds") + 1] = seconds
+        file.unlink()
+        if cli.run([*line, "--seed", "1", "--found", str(file), "--json"]) == 1:
+            break
+        assert capsys.readouterr().out
     rows = json.loads(capsys.readouterr().out)
     kept = [json.loads(text) for text in file.read_text().splitlines()]
     assert [one["replay"] for one in kept] == [loss["replay"] for row in rows for loss in row["failures"]]

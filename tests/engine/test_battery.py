@@ -276,9 +276,10 @@ from flashfs.parts.battery.battery import Battery
 image = nandimg.open_image(sys.argv[1])
 battery = Battery(image.chip, "cache", 1700)
 battery.begin(77)
-print("ready", flush=True)
 for turn in range(1, 1 << 40):
     battery.put_word(turn * 7919 % 1700, turn)
+    if turn == 1:
+        print("ready", flush=True)
 """
 
 

@@ -121,7 +121,7 @@ def test_ctrl_c_is_none() -> None:
         Sleeps.inside.wait(60)
         time.sleep(0.1)
         signal.pthread_kill(main, signal.SIGINT)
-        Sleeps.gone.wait(10)
+        Sleeps.gone.wait(60)
         Sleeps.gone.set()  # the loop ends, whatever became of the signal
 
     pressed = threading.Thread(target=press)

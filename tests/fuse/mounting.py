@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
@@ -22,6 +23,15 @@ ROOM = 16 << 20  # bytes of a device in memory
 TIMEOUT_S = 60
 
 
+def unmounted(path: Path) -> None:
+    """Unmount as somebody would who is told that it is busy just now: it is while somebody reads a text of it, as
+    ``flashfs status`` of a test beside this one does, of every mount."""
+    end = time.monotonic() + TIMEOUT_S
+    while (done := subprocess.run(["fusermount3", "-u", str(path)], capture_output=True, text=True)).returncode:
+        assert time.monotonic() < end, done.stderr
+        time.sleep(0.03)
+
+
 class Served:
     """A process that serves a device in memory at ``path``."""
 
@@ -32,7 +42,7 @@ class Served:
 
     def unmount(self) -> tuple[str, str]:
         """Unmount from outside and return what the process printed: (stdout, stderr)."""
-        subprocess.run(["fusermount3", "-u", str(self.path)], check=True)
+        unmounted(self.path)
         return self.process.communicate(timeout=TIMEOUT_S)
 
 

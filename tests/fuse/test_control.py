@@ -68,12 +68,15 @@ def test_how_far_a_page_is_can_be_read_meanwhile(
     rings = json.loads((mountpoint / "config.json").read_text())["transport"] == "io_uring"
     if rings and len(os.sched_getaffinity(0)) == 1:
         pytest.skip("needs two processors: over io_uring the requests of one are done one after another")
-    said: list[float] = []
-    made = Control(mountpoint).write_html(tmp_path / "page.html", False, said.append)
-    assert made["blocks"] == 65_536
-    assert said == sorted(said)
+    for _ in range(20):  # whoever looks may have no processor while the page is made
+        said: list[float] = []
+        made = Control(mountpoint).write_html(tmp_path / "page.html", True, said.append)
+        assert made["blocks"] == 65_536
+        assert said == sorted(said)
+        assert said[-1] == 1
+        if said[0] < 1:
+            break
     assert any(0 <= share < 1 for share in said)
-    assert said[-1] == 1
 
 
 def test_what_is_not_in_flash_is_said(chip: Path, mountpoint: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from mounting import TIMEOUT_S, flashfs, kill, pid_of, take_away
+from mounting import TIMEOUT_S, flashfs, kill, pid_of, take_away, unmounted
 from ram_device import RamDevice
 
 from flashfs.errors import FlashfsError
@@ -89,7 +89,7 @@ def test_unmount_by_others_is_as_clean(chip: Path, mountpoint: Path) -> None:
     flashfs("mount", chip, mountpoint)
     write(mountpoint / "disk", b"whole")
     pid = pid_of(mountpoint)
-    subprocess.run(["fusermount3", "-u", str(mountpoint)], check=True)
+    unmounted(mountpoint)
     end = time.monotonic() + TIMEOUT_S
     while running(pid) and time.monotonic() < end:
         time.sleep(0.01)
@@ -159,6 +159,7 @@ def test_a_look_that_ends_is_waited_for(chip: Path, mountpoint: Path, monkeypatc
     """Who asks /proc for a process's open files keeps each one's mount busy for a moment, and is not to be seen."""
     flashfs("mount", chip, mountpoint)
     monkeypatch.setattr(users, "openers", lambda *_: [])
+    monkeypatch.setattr(mounts, "MOMENT_S", 60.0)
     handle = os.open(mountpoint / "disk", os.O_RDONLY)
     threading.Timer(0.3, os.close, [handle]).start()
     assert daemon.unmount(mountpoint).warnings == []
@@ -167,10 +168,11 @@ def test_a_look_that_ends_is_waited_for(chip: Path, mountpoint: Path, monkeypatc
 
 def test_a_look_that_does_not_end(chip: Path, mountpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flashfs("mount", chip, mountpoint)
-    monkeypatch.setattr(users, "openers", lambda *_: [])
-    monkeypatch.setattr(mounts, "MOMENT_S", 0.1)
-    with (mountpoint / "disk").open("rb"), pytest.raises(FlashfsError, match="busy"):
-        daemon.unmount(mountpoint)
+    with monkeypatch.context() as patch:
+        patch.setattr(users, "openers", lambda *_: [])
+        patch.setattr(mounts, "MOMENT_S", 0.1)
+        with (mountpoint / "disk").open("rb"), pytest.raises(FlashfsError, match="busy"):
+            daemon.unmount(mountpoint)
     flashfs("umount", mountpoint)
 
 

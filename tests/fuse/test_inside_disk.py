@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from stand import Stand
 
+from flashfs.fuse import mounts
+
 pytestmark = pytest.mark.mount
 TIMEOUT_S = 60
 
@@ -42,7 +44,7 @@ def test_partitions(need_loop: None, stand: Callable[..., Stand]) -> None:
         assert sizes == [20 << 11, 30 << 11]
     finally:
         subprocess.run(["partx", "--delete", loop], capture_output=True)
-        run("losetup", "--detach", loop)
+        mounts.detach(Path(loop))
     one.unmount()
 
 

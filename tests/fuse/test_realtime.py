@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -88,7 +89,8 @@ def test_unmounting_answers_those_who_wait(serve: Callable[..., Served]) -> None
     fd = os.open(served.disk, os.O_RDWR)
     waiting = threading.Thread(target=lambda: os.pwrite(fd, b"x" * PAGE, 0))
     waiting.start()
-    time.sleep(0.3)
+    while json.loads((served.path / "stats.json").read_text())["server"]["in_flight"] < 1:
+        time.sleep(0.01)
     started = time.monotonic()
     served.process.terminate()
     served.process.communicate(timeout=30)

@@ -131,10 +131,12 @@ def test_requests_under_way_are_counted(serve: Serve) -> None:
     fd = os.open(served.disk, os.O_RDWR)
     threads = [threading.Thread(target=os.fsync, args=(fd,))]
     threads += [threading.Thread(target=os.pwrite, args=(fd, b"x", index)) for index in range(3)]
-    for thread in threads:
+    threads[0].start()
+    while not traffic(served)["requests"]["flush"]:  # it has its turn
+        time.sleep(0.01)
+    for thread in threads[1:]:
         thread.start()
-        time.sleep(0.05)
-    found = traffic(served)  # it waits for its turn, too
+    found = traffic(served)
     for thread in threads:
         thread.join()
     assert found["requests"]["flush"] == 1

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from mounting import flashfs, kill, pid_of
+from processes import stop
 
 from flashfs.errors import FlashfsError
 from flashfs.fuse import asking, mounts
@@ -25,7 +26,7 @@ def stopped(chip: Path, mountpoint: Path) -> Iterator[tuple[Path, int]]:
     """A mount whose daemon was stopped, and that daemon; at the end it goes on."""
     flashfs("mount", chip, mountpoint)
     pid = pid_of(mountpoint)
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     yield mountpoint, pid
     os.kill(pid, signal.SIGCONT)
 
@@ -49,7 +50,7 @@ def test_status_lists_the_others(stopped: tuple[Path, int], tmp_path: Path) -> N
 def test_it_is_unmounted_when_it_goes_on(chip: Path, mountpoint: Path) -> None:
     flashfs("mount", chip, mountpoint)
     pid = pid_of(mountpoint)
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     try:
         flashfs("umount", mountpoint, code=1)
     finally:

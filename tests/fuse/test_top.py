@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from mounting import TIMEOUT_S, flashfs, kill
+from mounting import TIMEOUT_S, flashfs, kill, unmounted
 from schemes import rotated
 
 from flashfs.fuse import SERVERS, mounts
@@ -63,14 +63,17 @@ def test_once_json_under_load(
 ) -> None:
     flashfs("mount", chip, mountpoint, "--ftl", ftl, "--server", server)
     load()
-    found = json.loads(flashfs("top", mountpoint, "--once", "--json", "--interval", "0.5").stdout)
-    host = found["host"]
+    for interval_s in (0.5, 1, 2, 4, 8, 16):  # until enough was done in it, however busy the machine is
+        found = json.loads(flashfs("top", mountpoint, "--once", "--json", "--interval", interval_s).stdout)
+        host = found["host"]
+        if all(host[kind]["iops"] * found["interval_s"] >= 20 for kind in ("read", "write", "flush")):
+            break
     assert (found["ftl"], found["server"], found["image"]) == (ftl, server, str(chip))
-    assert 0.4 < found["interval_s"] < 10
-    assert host["write"]["iops"] > 1
+    assert found["interval_s"] > 0.9 * interval_s
+    assert host["write"]["iops"] > 0
     assert host["write"]["bytes_per_s"] == pytest.approx(8192 * host["write"]["iops"], rel=0.01)
     assert host["read"]["bytes_each"] == 4096
-    assert host["flush"]["iops"] > 1
+    assert host["flush"]["iops"] > 0
     assert host["trim"] == {"iops": 0, "requests": 0, "bytes_per_s": 0, "bytes": 0, "bytes_each": None}
     assert 0.5 < found["waf"]["interval"] < 20  # a buffer may hold some of it back
     assert found["programs_by_cause"]["host"] > 1
@@ -90,15 +93,6 @@ def test_pictures_without_a_terminal(chip: Path, mountpoint: Path, load: Callabl
         assert "\x1b" not in said
 
 
-def unmount(mountpoint: Path) -> None:
-    """As somebody would who is told that it is busy just now: it is, while a text is being read."""
-    for _ in range(50):
-        if subprocess.run(["fusermount3", "-u", str(mountpoint)], capture_output=True).returncode == 0:
-            return
-        time.sleep(0.03)
-    raise AssertionError("the mount is busy all the time")
-
-
 @pytest.mark.parametrize("as_json", [True, False])
 def test_one_for_each_interval_until_the_mount_is_gone(chip: Path, mountpoint: Path, as_json: bool) -> None:
     flashfs("mount", chip, mountpoint)
@@ -111,7 +105,7 @@ def test_one_for_each_interval_until_the_mount_is_gone(chip: Path, mountpoint: P
             assert all(json.loads(line)["host"]["read"]["iops"] == 0 for line in lines)
         else:
             assert sum("320 blocks" in line for line in lines) >= 2
-        unmount(mountpoint)
+        unmounted(mountpoint)
         _, err = process.communicate(timeout=TIMEOUT_S)
         assert (process.returncode, err) == (1, f"flashfs: {mountpoint}: nothing is mounted there any more\n")
     finally:
@@ -166,7 +160,7 @@ class Terminal:
     def resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self.keys, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def until(self, text: str, timeout_s: float = 20.0) -> None:
+    def until(self, text: str, timeout_s: float = 120.0) -> None:
         """Read on until ``text`` was printed."""
         end = time.monotonic() + timeout_s
         while text not in self.seen:
@@ -174,7 +168,7 @@ class Terminal:
             assert ready, f"{text!r} did not come: {self.seen[-2000:]!r}"
             self.seen += self.decoder.decode(os.read(self.keys, 65536))
 
-    def ends(self, timeout_s: float = 20.0) -> int:
+    def ends(self, timeout_s: float = 120.0) -> int:
         """The exit code; the terminal is as it was."""
         end = time.monotonic() + timeout_s
         while True:
@@ -242,7 +236,7 @@ def test_a_signal_leaves_the_terminal_in_order(terminal: Callable[..., Terminal]
 def test_the_mount_goes_away_while_it_is_watched(terminal: Callable[..., Terminal], mountpoint: Path) -> None:
     one = terminal("--interval", "0.1")
     one.until("320 blocks")
-    unmount(mountpoint)
+    unmounted(mountpoint)
     assert one.ends() == 1
     after = one.seen.partition("\x1b[?1049l")[2]
     assert "nothing is mounted there any more" in after

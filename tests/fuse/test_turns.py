@@ -29,7 +29,7 @@ def test_a_task_that_ends_at_the_descriptor_leaves_it_to_another() -> None:
         had.append("second")
 
     async def both() -> None:
-        with trio.fail_after(5), turns.installed():
+        with trio.fail_after(60), turns.installed():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(first)
                 nursery.start_soon(second)

@@ -24,6 +24,12 @@ from nandimg import Geometry, image, open_image
 pytestmark = pytest.mark.mount
 
 
+@pytest.fixture(autouse=True)
+def looks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These mounts are held by somebody for as long as he is looked for."""
+    monkeypatch.setattr("flashfs.fuse.daemon.LOOK_S", 1.0)
+
+
 def row(chip: Path) -> dict[str, Any]:
     """What status says of the image."""
     found = json.loads(flashfs("status", "--json").stdout)["mounts"]
@@ -107,10 +113,11 @@ def test_down_while_another_has_the_file_system(
     chip: Path, need_loop: None, tmp_path: Path, other: Callable[[], subprocess.Popen[bytes]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(mounts, "DETACH_S", 0.1)
     flashfs("up", chip, tmp_path / "files")
     holder = other()
-    said = flashfs("down", tmp_path / "files", code=1).stderr
+    with monkeypatch.context() as patch:
+        patch.setattr(mounts, "DETACH_S", 0.1)
+        said = flashfs("down", tmp_path / "files", code=1).stderr
     assert f"its file system is held by process {holder.pid} (sh), in another mount namespace" in said
     let_go(holder)
     flashfs("down", chip)

@@ -232,9 +232,10 @@ STORE_FOR_EVER = """
 import sys, nandimg
 image = nandimg.open_image(sys.argv[1])
 offset, n = image.chip.region("cache")
-print("ready", flush=True)
 for turn in range(1, 1 << 40):
     image.chip.store_nvram(offset, turn.to_bytes(8, "little") * (n // 8))
+    if turn == 1:
+        print("ready", flush=True)
 """
 
 

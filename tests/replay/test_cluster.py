@@ -139,6 +139,12 @@ def test_a_worker_that_dies_loses_nothing(tmp_path: Path, calls: Path) -> None:
     assert not alive(one.pid)
 
 
+@pytest.fixture(autouse=True)
+def time_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler answers soon on a machine that does nothing else."""
+    monkeypatch.setattr("flashfs.replay.workers.CONNECT_S", 60)
+
+
 @pytest.mark.slow
 def test_a_scheduler_that_dies_is_told_and_nothing_is_lost(tmp_path: Path, calls: Path) -> None:
     setups = grid.expand(GRID)
@@ -162,12 +168,13 @@ def test_a_scheduler_that_dies_is_told_and_nothing_is_lost(tmp_path: Path, calls
 
 def test_nobody_there_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setups = grid.expand({"source": "uniform:ops=10", "preset": "small-64m"})
-    monkeypatch.setattr("flashfs.replay.workers.CONNECT_S", 1)
-    with pytest.raises(FlashfsError, match=r"--scheduler tcp://127\.0\.0\.1:9: no scheduler answers") as caught:
-        sweep.run(setups, tmp_path / "out", Cluster("tcp://127.0.0.1:9"))
-    assert "\n" not in str(caught.value)
-    with pytest.raises(FlashfsError, match="--scheduler nonsense:x: no scheduler answers"):
-        sweep.run(setups, tmp_path / "out", Cluster("nonsense:x"))
+    with monkeypatch.context() as patch:
+        patch.setattr("flashfs.replay.workers.CONNECT_S", 1)
+        with pytest.raises(FlashfsError, match=r"--scheduler tcp://127\.0\.0\.1:9: no scheduler answers") as caught:
+            sweep.run(setups, tmp_path / "out", Cluster("tcp://127.0.0.1:9"))
+        assert "\n" not in str(caught.value)
+        with pytest.raises(FlashfsError, match="--scheduler nonsense:x: no scheduler answers"):
+            sweep.run(setups, tmp_path / "out", Cluster("nonsense:x"))
     with scheduler(tmp_path) as (address, _), pytest.raises(FlashfsError, match="it has no workers"):
         sweep.run(setups, tmp_path / "out", Cluster(address))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -213,7 +214,7 @@ def struck(process: subprocess.Popen[str], how: signal.Signals) -> tuple[str, st
     for _ in range(3):
         process.send_signal(how)
         try:
-            return process.communicate(timeout=4 if how == signal.SIGINT else 60)
+            return process.communicate(timeout=30 if how == signal.SIGINT else 60)
         except subprocess.TimeoutExpired:
             assert how == signal.SIGINT
     return process.communicate(timeout=60)
@@ -225,20 +226,23 @@ def struck(process: subprocess.Popen[str], how: signal.Signals) -> tuple[str, st
 def test_killed_in_the_middle_and_gone_on_with(tmp_path: Path, how: signal.Signals) -> None:
     """Two FTLs, three workloads, three DRAM sizes: nothing is lost, nothing is replayed twice, no process stays."""
     spec, folder = tmp_path / "s.toml", tmp_path / "s" / "points"
-    spec.write_text(SPEC.format(ops="200k" if how == signal.SIGINT else "60k"))
-    broken = started(spec, "--jobs", "2")
-    try:
-        wait_until("four results", lambda: folder.exists() and len(list(folder.glob("*.json"))) >= 4)
-        others = children(broken.pid)
-        assert len(others) == 2
-        out, err = struck(broken, how)
-    finally:
-        broken.kill()
-        broken.wait()
+    for ops in ("200k" if how == signal.SIGINT else "60k", "500k", "2m"):  # of fewer, a busy machine may see the end
+        spec.write_text(SPEC.format(ops=ops))
+        broken = started(spec, "--jobs", "2")
+        try:
+            wait_until("four results", lambda: folder.exists() and len(list(folder.glob("*.json"))) >= 4)
+            others = children(broken.pid)
+            out, err = struck(broken, how)
+        finally:
+            broken.kill()
+            broken.wait()
+        if len(others) == 2 and len(list(folder.glob("*.json"))) < 18:
+            break
+        shutil.rmtree(tmp_path / "s")
     assert broken.returncode == (130 if how == signal.SIGINT else -how)
     assert out == ""
     assert err.endswith("flashfs: interrupted\n") if how == signal.SIGINT else err == ""
-    wait_until("its processes have ended", lambda: not any(map(alive, others)), 10)
+    wait_until("its processes have ended", lambda: not any(map(alive, others)))
     there = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.glob("*.json")}
     assert 4 <= len(there) < 18
     assert len(results.read([tmp_path / "s"])) == len(there)  # what there is can be looked at
