@@ -12,21 +12,17 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from export import FLUSH, FUA, READ, TIMEOUT_S, ZEROES, Client, Export, run
 from processes import stop
 
 from flashfs import cli
-from flashfs.cli import nbd
 from flashfs.device import Device
 from flashfs.errors import FlashfsError
 from flashfs.fuse import nbd_servers, places
@@ -508,91 +504,6 @@ def test_a_power_cut(export: Serve, chip: Path, tmp_path: Path) -> None:
     assert "power cut at flash operation 300" in log.read_text()
     with Device.open(chip) as device:
         assert not device.recovery.clean and device.problems() == []
-
-
-def test_the_command(need_nbd: None, chip: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """--run: served while a command runs, whose exit code is the command's; --once: until the last client leaves."""
-    code = cli.run(["nbd", str(chip), "--ftl", "dftl", "--run", 'nbdinfo --size "$uri"; test -S "$unixsocket"; exit 7'])
-    assert (code, capfd.readouterr().out) == (7, f"{SIZE}\n")
-    with Device.open(chip, readonly=True) as device:
-        assert device.recovery.clean
-    assert cli.run(["nbd", str(chip), "--once", "--json"]) == 0
-    said = json.loads(capfd.readouterr().out)
-    assert (said["ftl"], said["size"], said["clean"]) == ("dftl", SIZE, True)
-    ended = os.pidfd_open(said["pid"])
-    run("nbdinfo", said["uri"])
-    assert readable(ended, timeout_s=TIMEOUT_S)
-    os.close(ended)
-    with Device.open(chip, readonly=True) as device:
-        assert device.recovery.clean
-
-
-def test_names_that_are_no_utf_8(need_nbd: None, chip: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / os.fsdecode(b"d\xff")
-    folder.mkdir()
-    chip = chip.rename(folder / chip.name)
-    line = 'nbdinfo --size "$uri"'
-    assert cli.run(["nbd", str(chip), "--socket", str(folder / "s"), "--run", f"{line}; echo $uri"]) == 0
-    assert capfd.readouterr().out == f"{SIZE}\nnbd+unix:///?socket={tmp_path}/d%FF/s\n"
-    assert cli.run(["nbd", str(chip), "--json"]) == 0
-    pid = json.loads(capfd.readouterr().out)["pid"]
-    ended = os.pidfd_open(pid)
-    try:
-        (found,) = [one for one in nbd_servers.servers() if one.pid == pid]
-        assert (found.image, found.uri) == (str(chip), f"nbd+unix:///?socket={tmp_path}/d%FF/{chip.name}.sock")
-    finally:
-        os.kill(pid, signal.SIGTERM)
-        assert readable(ended, timeout_s=TIMEOUT_S)
-        os.close(ended)
-
-
-def test_in_a_folder_that_was_deleted(
-    need_nbd: None, chip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (gone := tmp_path / "gone").mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    monkeypatch.syspath_prepend("")  # as a command without a script has it
-    assert cli.run(["nbd", str(chip), "--run", 'nbdinfo --size "$uri"']) == 0
-    assert capfd.readouterr().out == f"{SIZE}\n"
-
-
-def test_foreground_ends_by_sigterm(need_nbd: None, chip: Path) -> None:
-    """Also with a client that has not left."""
-    command = [sys.executable, "-m", "flashfs.cli", "nbd", str(chip), "--foreground"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        uri = process.stdout.readline().partition(": ")[0]
-        with Client(uri.partition("?socket=")[2]) as client:
-            assert client.write(0, b"\1" * LITTLE) == 0
-            process.terminate()
-            out, err = process.communicate(timeout=TIMEOUT_S)
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode == 0 and "checkpoint written" in err, (out, err)
-    with Device.open(chip, readonly=True) as device:
-        assert device.recovery.clean and device.read(0, 4096) == b"\1" * 4096
-
-
-def test_its_line_is_printed_once_signals_end_it(monkeypatch: pytest.MonkeyPatch, chip: Path) -> None:
-    """A program that waits for the line may send one at once."""
-    running = SimpleNamespace(served=None, wait=lambda: None)
-    handlers: list[Any] = []
-    monkeypatch.setattr(server, "start", lambda *_: running)
-    monkeypatch.setattr(nbd, "report", lambda *_, **__: handlers.append(signal.getsignal(signal.SIGTERM)))
-    before = signal.getsignal(signal.SIGTERM)
-    assert nbd.serve(Request(chip, foreground=True), None, verbose=False, as_json=False) == 0
-    assert len(handlers) == 1 and handlers[0] != before == signal.getsignal(signal.SIGTERM)
-
-
-@pytest.mark.parametrize(
-    "words", [["--socket", "a", "--port", "1"], ["--port", "0"], ["--sync", "often"], ["--run", "true", "--once"]]
-)
-def test_usage(need_nbd: None, chip: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
-    assert cli.run(["nbd", str(chip), *words]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_qemu_img_converts(need_nbd: None, export: Serve, tmp_path: Path) -> None:
