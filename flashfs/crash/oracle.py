@@ -41,7 +41,8 @@ def page_of(lpa: int, version: int, page_bytes: int) -> bytes:
 @dataclass(frozen=True, slots=True)
 class Moved:
     """Bytes of one page of a move's source that were emptied, and of one page of its target, where they are now. The
-    versions are those that each page might have held before."""
+    versions are those that each page might have held before: the source's before the bytes were emptied, the target's
+    before they were there."""
 
     source: int
     source_before: tuple[int, ...]
@@ -143,7 +144,7 @@ class Judge:
         low = max(source, target + size) if target < source else source
         high = source + size if target < source else min(source + size, target)
         moved = [
-            Moved(lpa, self._may_hold(lpa), at, self._may_hold(at))
+            (lpa, at, self._may_hold(at))
             for lpa, begin, end in (self._pieces(low, high - low) if move else ())
             if any(self.newest(lpa)[begin:end])  # of nothing nothing is lost
             for at, _, _ in self._pieces(lpa * self.page_bytes + begin + target - source, end - begin)
@@ -151,8 +152,9 @@ class Judge:
         changed = {lpa: self._may_hold(lpa) for at in (target, source) for lpa, _, _ in self._pieces(at, size)}
         self.will_copy(source, target, size)
         if move:
+            # where the ranges overlap, the copy has changed the source's page already: not the bytes that it empties
+            self._moved += [Moved(lpa, self._may_hold(lpa), at, before) for lpa, at, before in moved]
             self.will_trim_bytes(low, high - low)
-            self._moved += moved
         if whole:
             pages = [Whole(lpa, before) for lpa, before in changed.items()]
             self._wholes.append([page for page in pages if len(self._may_hold(page.lpa)) > len(page.before)])

@@ -78,3 +78,36 @@ def test_a_page_of_another_lpa_and_a_torn_one_are_told_apart(judge: Judge) -> No
     torn = mine[: PAGE // 2] + bytes(PAGE // 2)
     assert "torn or mixed" in (judge.crashed(0, torn) or "")
     assert "torn or mixed" in (judge.crashed(0, b"\xff" * PAGE) or "")
+
+
+def test_a_move_to_where_it_overlaps_changes_its_source_twice() -> None:
+    """By half a page down: page 1 gets the first half of page 2 before its own second half is emptied."""
+    judge = Judge(4, PAGE)
+    for lpa in (1, 2):
+        judge.will_write(lpa)
+    judge.flushed()
+    before = bytes(judge.image)
+    half = PAGE // 2
+    judge.will_remap(PAGE + half, PAGE, PAGE, move=True)  # of pages 1.5 to 2.5
+    after = bytes(judge.image)
+    copied = before[:PAGE] + before[PAGE + half : 2 * PAGE + half] + before[2 * PAGE :]
+    assert after == copied[: 2 * PAGE] + bytes(half) + copied[2 * PAGE + half :]
+    assert all(judge.fork().all_crashed(found) is None for found in (before, copied, after))
+    lost = before[: 2 * PAGE] + after[2 * PAGE :]
+    assert judge.fork().all_crashed(lost) == "LPA 1: what was moved there from LPA 2 is in neither of the two places"
+
+
+def test_a_page_that_a_move_overwrites_and_then_empties_has_what_it_had() -> None:
+    """A page down, of pages 1.5 to 3.5: page 2 first gets the first half of page 3, then its own second half goes."""
+    judge = Judge(4, PAGE)
+    for lpa in (1, 2, 3):
+        judge.will_write(lpa)
+    judge.flushed()
+    before = bytes(judge.image)
+    half = PAGE // 2
+    judge.will_remap(PAGE + half, half, 2 * PAGE, move=True)
+    after = bytes(judge.image)
+    overwritten = before[: 2 * PAGE] + before[3 * PAGE : 3 * PAGE + half] + before[2 * PAGE + half :]
+    assert judge.fork().all_crashed(overwritten) is None  # the rest of page 2 is where it was: nothing is lost of it
+    emptied = before[: 2 * PAGE] + after[2 * PAGE : 3 * PAGE] + before[3 * PAGE :]
+    assert judge.fork().all_crashed(emptied) == "LPA 1: what was moved there from LPA 2 is in neither of the two places"

@@ -67,7 +67,7 @@ def test_random_with_cut_recoveries_and_failures(ftl: str, cuts: int) -> None:
     must_survive(campaign.run(ftl, "random", 0, cuts), cuts)
 
 
-@ONE
+@pytest.mark.parametrize("ftl", ["pagemap"])  # the programs of two words begin with these
 def test_every_program_of_one_word(ftl: str) -> None:
     result = campaign.run(ftl, "every", 0, 1)
     must_survive(result, 1_500)
@@ -96,7 +96,7 @@ def test_scenes_are_where_they_say(ftl: str) -> None:
     }
 
 
-@ONE
+@pytest.mark.parametrize("ftl", ["pagemap"])  # the programs of two words begin with these
 def test_every_program_of_one_word_with_every_recovery_cut(ftl: str) -> None:
     must_survive(campaign.run(ftl, "every", 0, 1, depth=2), 2_000)
 

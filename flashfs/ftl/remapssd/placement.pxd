@@ -14,6 +14,9 @@ cdef class EntryRoom:
     cdef readonly uint64_t shed_n
     cdef bint alone                        # the dies wait for a look-up
     cdef int64_t begin(self, uint32_t superblock) except -1 nogil
+    cdef bint fits(self, uint32_t superblock, uint64_t live) except -1 nogil
+    cdef uint64_t room(self) noexcept nogil
+    cdef uint32_t victim(self) except? 0xFFFFFFFE nogil
     cdef int64_t begin_block(self) except -1 nogil
     cdef bint shed(self, uint32_t superblock, uint64_t* lost) except -1 nogil
     cdef bint shed_lost(self, uint32_t superblock) except -1 nogil

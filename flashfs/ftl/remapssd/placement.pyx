@@ -6,7 +6,8 @@ from libc.string cimport memset
 
 from flashfs.parts.defaults.defaults cimport Greedy
 from flashfs.engine.contract.engine cimport Engine
-from flashfs.engine.blocks.pool cimport CAUSE_GC, FLAG_LOST, KIND_USER, NONE, STREAM_GC
+from flashfs.engine.blocks.pool cimport CAUSE_GC, FLAG_LOST, KIND_USER, NONE, STATE_OPEN, STREAM_GC
+from flashfs.engine.blocks.victims cimport LISTED
 from flashfs.engine.device.ssd cimport Ssd
 from flashfs.parts.superblocks.superblocks cimport SuperblockGreedy
 from flashfs.ftl.remapssd.mapping cimport RemapTable
@@ -52,15 +53,50 @@ cdef class EntryRoom:
         self.mapping.charged = superblock
         return end
 
+    cdef bint fits(self, uint32_t superblock, uint64_t live) except -1 nogil:
+        """Whether cleaning has room for ``live`` pages of that superblock and for those that are shed before they
+        move."""
+        cdef uint64_t valid = self.mapping.rmm.groups[superblock].valid
+        if (valid == 0 or not self.mapping.rmm.looks_up(superblock)
+                or self.mapping.rmm.gain(self.mapping.rmm.segments_for(valid) + TO_SPARE)):
+            return True
+        return valid + live <= self.room()
+
+    cdef uint64_t room(self) noexcept nogil:
+        """Pages that cleaning may program before it gives a block back: in the blocks it has open, and in free ones
+        that are not kept for a checkpoint."""
+        cdef uint64_t pages = 0
+        cdef uint32_t block, spare = self.ssd.pool.free_n + self.ssd.pool.pending_n
+        for block in range(self.ssd.pool.blocks):
+            if self.ssd.pool.state[block] == STATE_OPEN and self.ssd.pool.stream[block] == STREAM_GC:
+                pages += self.ssd.pool.pages_per_block - self.ssd.pool.next_page[block]
+        if spare > self.ssd.meta_floor:
+            pages += <uint64_t> (spare - self.ssd.meta_floor) * self.ssd.pool.pages_per_block
+        return pages
+
+    cdef uint32_t victim(self) except? 0xFFFFFFFE nogil:
+        """The block with the fewest live pages; where NVRAM is full, of those for which there is room to write out what
+        its entries share, if there is any such block."""
+        cdef uint32_t* valid = self.ssd.victims.valid
+        cdef uint32_t first = self.ssd.victims.fewest(), best = NONE, block
+        if first == NONE or self.fits(first // self.ssd.pool.dies, valid[first]):
+            return first
+        for block in range(self.ssd.pool.blocks):
+            if (self.ssd.victims.listed[block] == LISTED and valid[block] < self.ssd.pool.pages_per_block
+                    and (best == NONE or valid[block] < valid[best])
+                    and self.fits(block // self.ssd.pool.dies, valid[block])):
+                best = block
+        return first if best == NONE else best
+
     cdef int64_t begin_block(self) except -1 nogil:
         """The same, for the block that cleaning takes next if it takes one by itself. To make room may write pages out,
         and then that may be another one."""
-        cdef uint32_t block = self.ssd.victims.fewest(), before = NONE
+        cdef uint32_t block = self.victim(), before = NONE
         cdef int64_t end = self.ssd.now_ns
         while block != NONE and block != before:
             end = max(end, self.begin(block // self.ssd.nand.dies))
             before = block
-            block = self.ssd.victims.fewest()
+            block = self.victim()
         return end
 
     cdef bint shed(self, uint32_t superblock, uint64_t* lost) except -1 nogil:
@@ -131,6 +167,9 @@ cdef class RemapGreedy(Greedy):
             raise ValueError("cleaning of a device that remaps needs room for entries")
         self.entries = room
 
+    cdef uint32_t victim(self) except? 0xFFFFFFFE nogil:
+        return self.entries.victim()
+
     cdef int clean(self) except -1 nogil:
         cdef int64_t before = self.ssd.now_ns
         self.ssd.now_ns = self.entries.begin_block()
@@ -152,9 +191,17 @@ cdef class RemapSuperblocks(SuperblockGreedy):
             raise ValueError("cleaning of a device that remaps needs room for entries")
         self.entries = room
 
+    cdef uint32_t victim(self) except? 0xFFFFFFFE nogil:
+        return self.entries.victim()
+
     cdef int clean(self) except -1 nogil:
-        if self.fewest() == NONE:          # no superblock is to be had: a block by itself
+        cdef uint64_t live
+        cdef uint32_t offset = self.fewest()
+        if offset != NONE:
+            self.count(offset, &live)
+        if offset == NONE or not self.entries.fits(offset, live):  # no superblock is to be had: a block by itself
             self.entries.begin_block()
+            return Greedy.clean(self)
         return SuperblockGreedy.clean(self)
 
     cdef int empty(self, uint32_t offset) except -1 nogil:

@@ -474,8 +474,12 @@ cdef class Greedy(Cleaning):
     cdef bint cleans(self, int stream) noexcept nogil:
         return not self.spared >> stream & 1
 
+    cdef uint32_t victim(self) except? 0xFFFFFFFE nogil:
+        """The block that cleaning takes next; NONE if it may take none."""
+        return self.ssd.victims.fewest()
+
     cdef int clean(self) except -1 nogil:
-        cdef uint32_t victim = self.ssd.victims.fewest()
+        cdef uint32_t victim = self.victim()
         if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
             if not self.ssd.validity.late and self.ssd.mapping.release_superseded():
                 return 0
