@@ -1,9 +1,13 @@
 """Which planted bug is tried where: by ``make test`` and by the slow tier, on which FTLs.
 
     planted_where.py [ROOT] [--json]
+    planted_where.py --caught FILE
 
 ROOT is a checkout that is built (default: this one). Nothing is run: the tests are collected. A bug that the slow tier
 alone tries is a line of a compiled module, which has to be built anew.
+
+FILE is what a run of those tests with FLASHFS_CATCHES=FILE has left: which tier caught which bug in which FTL goes into
+tests/crash/caught.json, and the next run asks that tier first.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
 TESTS = ("test_is_caught", "test_a_patch_is_caught")
+CAUGHT = HERE / "tests" / "crash" / "caught.json"
 FAST = "not slow and not package"
 
 
@@ -40,11 +45,26 @@ def tried(ids: list[str]) -> dict[str, list[str]]:
     return found
 
 
+def note_catches(lines: Path) -> int:
+    """Put them into caught.json; of a bug that is there already, the FTLs that are not among them stay."""
+    known = json.loads(CAUGHT.read_text())
+    for line in lines.read_text().splitlines():
+        bug, ftl, tier = json.loads(line)
+        known.setdefault(bug, {})[ftl] = tier
+    rows = (f"{json.dumps(bug)}: {json.dumps(dict(sorted(known[bug].items())))}" for bug in sorted(known))
+    CAUGHT.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+    print(f"{CAUGHT}: {sum(map(len, known.values()))} catches of {len(known)} bugs")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", nargs="?", type=Path, default=HERE)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--caught", type=Path, metavar="FILE")
     given = parser.parse_args()
+    if given.caught:
+        return note_catches(given.caught)
     fast, slow = tried(collected(given.root, FAST)), tried(collected(given.root, "slow"))
     rows = {bug: {"test": sorted(fast.get(bug, [])), "slow": sorted(slow.get(bug, []))} for bug in sorted(fast | slow)}
     if given.json:

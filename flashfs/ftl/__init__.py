@@ -23,7 +23,7 @@ from flashfs.text import meant
 from nandimg import Feature
 
 GROUP = "flashfs.ftl"  #: of entry points
-CI_CUTS = 6_400  #: of power, for a scheme that asks for no more: thirteen of them take the tests some minutes
+CI_CUTS = 2_560  #: of power, for a scheme that asks for no more; `make campaign` makes a million
 MOST_VALUES = 16  #: of an option, all of which are its edges
 MOST_EDGE = 1024  #: the largest value that is one
 BUFFER_BYTES = 256 * 1024  #: the write buffer unless a scheme or somebody wants another
