@@ -139,7 +139,7 @@ def test_a_patch_is_caught(bug: str, share: str, tmp_path: Path) -> None:
         tier = json.loads(done.stdout) if done.returncode == 0 else ""
         assert tier is not None, f"{bug} in {ftl}: no tier noticed"
         if CATCHES and tier:
-            with open(CATCHES, "a") as file:
+            with Path(CATCHES).open("a") as file:
                 file.write(json.dumps([bug, ftl, tier]) + "\n")
 
 
