@@ -22,7 +22,7 @@ from flashfs.engine.device import byte_requests
 from flashfs.engine.recovery import recovery
 from flashfs.errors import CorruptError, DeviceFullError, UncorrectableError
 from nandimg import NandError, NandFilter, PowerCut, dress
-from nandimg._fault_filters import HostErrors, Misdirection, Silence
+from nandimg._fault_filters import HostErrors, Silence
 from nandimg._torn import spoil
 
 CHECKPOINT, TRIM, LAST = 4, 5, 2  #: kinds of metadata pages, and the flag of a descriptor (SPEC.md, section 8)
@@ -183,23 +183,12 @@ class HurtBench(Bench):
     def may_be_older(self) -> bool:
         """Whether an LPA may read as it was once."""
         self.listen()
-        return self.damaging and bool(self.alarms or any(self.hidden_strikes()))
+        return self.damaging and bool(self.alarms)
 
     def may_be_back(self) -> bool:
         """Whether an alarm has said that what was trimmed may be back, though the power never failed."""
         self.listen()
         return self.damaging and any("trimmed pages may be back" in alarm for alarm in self.alarms)
-
-    def may_be_foreign(self) -> bool:
-        """Whether an LPA may read as another: a page that was programmed over another of its own block says a wrong
-        LPA, and pages that several LPAs share may."""
-        return self.scheme.remaps and any(self.hidden_strikes())
-
-    def hidden_strikes(self) -> Iterator[int]:
-        """Operations that landed on another page of their own block."""
-        for one in self.filters():
-            if isinstance(one, Misdirection):
-                yield from (at for at, block, _, *place in one.struck if place and place[0] == block)
 
     def mount(self, *, mended: bool = False) -> None:
         self.listen()
@@ -288,13 +277,11 @@ class HurtBench(Bench):
                 if not self.damaging:
                     raise Wrong(f"{when}: LPA {lpa} cannot be read")
                 self.lost.add(lpa)
-            elif crashed and not self.may_be_foreign():
+            elif crashed:
                 wrong = self.judge.crashed(lpa, found)
                 if wrong and not (self.may_be_older() and self.judge.take_older(lpa, found)):
                     raise Wrong(f"{when}: {wrong}" + ", and no alarm was raised" * self.damaging)
                 self.judge.unsure.discard(lpa)
-            elif self.may_be_foreign():
-                continue
             elif not self.judge.allows(lpa, found) and not (self.may_be_back() and self.judge.take_older(lpa, found)):
                 raise Wrong(f"{when}: LPA {lpa} does not read what was written last")
         self.sound(when)

@@ -20,6 +20,7 @@ from flashfs.inspect._view import (
     KIND_USER,
     KIND_VALIDITY,
     NO_PAGE,
+    NUMBERS,
     STATUS_NAMES,
     TORN,
     WHOLE,
@@ -71,6 +72,7 @@ def _oob(view: View, spare: Spare) -> dict[str, Any]:
         **({"group": spare.group} if spare.group else {}),
         "order": spare.order,
         "stream": _name(view.stream_names, spare.stream),
+        **({"page_number": (spare.number - 1) % NUMBERS} if spare.number else {}),
     }
 
 
@@ -106,6 +108,8 @@ def _verdict(view: View, ppa: int, status: int, spare: Spare) -> tuple[bool, str
         return False, "erased"
     if view.device is None:
         return False, view.note
+    if not spare.meant_for(view.at(ppa)[1]):
+        return False, f"it was meant for page {(spare.number - 1) % NUMBERS} of a block: a program went astray"
     if status == TORN:
         return False, "torn: power went while it was programmed, a program failed, or its data were lost with the host"
     state = view.device.ssd.pool.describe(ppa // view.per_block)["state"]

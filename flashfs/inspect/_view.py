@@ -30,6 +30,7 @@ FLAG_NAMES = ((1, "moved"), (2, "last"), (4, "clean"), (8, "lost"))
 ERASED, WHOLE, TORN = 0, 1, 2
 STREAM_META = 3
 NO_PAGE = 2**32 - 1
+NUMBERS = 2048  #: values of a page's number
 HEX_LINES = 4  #: of sixteen bytes, from the start of a page
 BLANK = "blank: bound to no FTL yet; `flashfs mount` binds and formats it"
 
@@ -45,6 +46,7 @@ class Spare:
     flags: int
     stream: int
     group: int
+    number: int  #: (its page in the block + 1) modulo NUMBERS; 0 says nothing
     own: bytes
 
     @classmethod
@@ -52,9 +54,13 @@ class Spare:
         raw = raw.ljust(ENGINE_OOB, b"\xff")  # a chip that was never bound may have less room
         word, lpa, low, high = struct.unpack_from("<QIII", raw)
         return cls(
-            word & (2**48 - 1), low | (high & 0xFFFF) << 32, lpa, word >> 48 & 0xFF, word >> 56, high >> 16 & 0xFF,
-            high >> 24, raw[ENGINE_OOB:],
+            word & (2**48 - 1), low | (high & 0xFF) << 32, lpa, word >> 48 & 0xFF, word >> 56, high >> 16 & 0x1F,
+            high >> 24, high >> 8 & 0xFF | (high >> 21 & 7) << 8, raw[ENGINE_OOB:],
         )  # fmt: skip
+
+    def meant_for(self, page: int) -> bool:
+        """Whether it was programmed as that page of a block, as far as it says so."""
+        return self.number in (0, (page + 1) % NUMBERS)
 
     @property
     def moved(self) -> bool:
@@ -155,9 +161,11 @@ class View:
         return divmod(ppa, self.per_block)
 
     def spare(self, ppa: int) -> tuple[int, Spare]:
-        """(status, OOB) by a spare read."""
-        status, raw = self.chip.read_spare_area(*self.at(ppa))
-        return status, Spare.of(raw)
+        """(status, OOB) by a spare read. One that was meant for another page of a block counts as torn."""
+        block, page = self.at(ppa)
+        status, raw = self.chip.read_spare_area(block, page)
+        spare = Spare.of(raw)
+        return status if status != WHOLE or spare.meant_for(page) else TORN, spare
 
     def live(self, ppa: int) -> bool:
         """Whether the device's validity store holds this page for live."""
@@ -196,7 +204,8 @@ class View:
             if raw[8:12] == name:
                 spare = Spare.of(raw)
                 if spare.kind == KIND_USER:
-                    found.append(Copy(ppa, status, spare, self.live(ppa)))
+                    at = TORN if status == WHOLE and not spare.meant_for(ppa % self.per_block) else status
+                    found.append(Copy(ppa, at, spare, self.live(ppa)))
         return sorted(found, key=lambda copy: (copy.spare.seq, copy.spare.order, copy.ppa))
 
     @property

@@ -192,6 +192,19 @@ BUGS: dict[str, Bug] = {
         "recovery",
         Patch("engine/recovery/scan", "if last != NONE and last == page - 1 and self.full", "if False and self.full"),
     ),
+    "a recovery that believes a page which was meant for another page of its block": Bug(
+        "recovery",
+        Patch("engine/recovery/scan",
+              "        return placed(status, self.ssd.read_oobs, page)\n", "        return status\n"),
+        (), "crash/test_hurt.py::test_a_program_on_another_page_of_its_block_shows_by_its_number",
+    ),
+    "a translation page that was meant for another page of its block and is believed": Bug(
+        "map in flash",
+        Patch("parts/paged/part_pages",
+              "        status = placed(status, self.oob, ppa % self.ssd.nand.pages_per_block)\n", ""),
+        (), "crash/test_lost.py::test_is_survived"
+        "[a superseded translation page, moved onto the newest version of it in the same block]",
+    ),
     "a recovery that lets the original win over its copy": Bug(
         "recovery", Patch("engine/recovery/found_pages", "return order_a < order_b", "return order_a > order_b")
     ),

@@ -93,7 +93,7 @@ def test_what_is_known_of_all_blocks_is_so() -> None:
     counts = [before[block] for block in used]
     assert (known["by"], known["blocks"]) == ("scan", len(used))
     assert known["erases"] == {"min": min(counts), "max": max(counts), "mean": round(float(np.mean(counts)), 3)}
-    orders = [int.from_bytes(device.nand.read_spare_area(block, 0)[1][12:18], "little") for block in used]
+    orders = [int.from_bytes(device.nand.read_spare_area(block, 0)[1][12:17], "little") for block in used]
     last = device.ssd.pool.last_order
     assert known["age"]["min"] == last - max(orders)
     assert known["age"]["max"] == last - min(orders)

@@ -209,9 +209,11 @@ def record_field(p: Picture, rnd: Random) -> bool:
     elif which == 5:
         oob[8:12] = number(rnd, 32, rnd.randrange(p.geometry.lpas)).to_bytes(4, "little")
     elif which == 6:
-        oob[12:18] = number(rnd, 48, int.from_bytes(oob[12:18], "little")).to_bytes(6, "little")
+        oob[12:17] = number(rnd, 40, int.from_bytes(oob[12:17], "little")).to_bytes(5, "little")
+    elif which == 7 and rnd.random() < 0.3:
+        oob[17] = rnd.randrange(256)  # with the upper bits of the next byte: which page of a block it is
     elif which == 7:
-        oob[18] = rnd.choice((0, 1, 2, 3, 4, 255))
+        oob[18] = rnd.choice((0, 1, 2, 3, 4, 31, 32, 255))
     elif len(oob) > 20:
         i = rnd.randrange(20, min(len(oob), 28))
         oob[i] = rnd.choice((0, 1, 2, 62, 63, 64, 128, 255, rnd.randrange(256)))
@@ -227,7 +229,7 @@ def forge_page(p: Picture, rnd: Random) -> bool:
     if rnd.random() < 0.6:
         oob[0:6] = number(rnd, 48, int.from_bytes(oob[0:6], "little") + 1).to_bytes(6, "little")
     if rnd.random() < 0.4:
-        oob[12:18] = number(rnd, 48, int.from_bytes(oob[12:18], "little") + 1).to_bytes(6, "little")
+        oob[12:17] = number(rnd, 40, int.from_bytes(oob[12:17], "little") + 1).to_bytes(5, "little")
     if rnd.random() < 0.3:
         oob[7] ^= 1
     p.forge(ppa, p.data(source), bytes(oob))

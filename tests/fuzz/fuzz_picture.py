@@ -90,8 +90,9 @@ class Picture:
         self.seal_record(ppa)
 
     def forge(self, ppa: int, data: bytes, oob: bytes) -> None:
-        """A whole page that was never programmed, of its block's present epoch."""
-        at = self.record_at(ppa)
+        """A whole page that was never programmed, of its block's present epoch, and that says so of its place."""
+        at, here = self.record_at(ppa), (ppa % self.per_block + 1) % 2048
+        oob = oob[:17] + bytes([here & 0xFF, oob[18] & 31 | here >> 8 << 5]) + oob[19:]
         struct.pack_into("<I", self.raw, at, (self.erases(ppa // self.per_block) + 1) & NONE)
         self.oob(ppa)[:] = oob.ljust(self.oob_bytes, b"\xff")[: self.oob_bytes]
         self.put_data(ppa, data)

@@ -88,6 +88,7 @@ class Page:
     order: int
     stream: int
     group: int
+    number: int
 
     @property
     def own(self) -> bytes:
@@ -240,9 +241,13 @@ class Image:
             oob, data = b"\xff" * self.oob_kept, b"\xff" * self.page_bytes
         elif self.head == 12 and record[8:12] == bytes(4):
             data = bytes(self.page_bytes)
+        number = oob[17] | oob[18] >> 5 << 8
+        if status == "whole" and number not in (0, (page + 1) % 2048):
+            status = "torn"  # meant for another page of a block
         return Page(
             ppa, status, oob, data, int.from_bytes(oob[:6], "little"), oob[6], oob[7],
-            int.from_bytes(oob[8:12], "little"), int.from_bytes(oob[12:18], "little"), oob[18], oob[19],
+            int.from_bytes(oob[8:12], "little"), int.from_bytes(oob[12:17], "little"), oob[18] % 32, oob[19],
+            number,
         )  # fmt: skip
 
     def _status(self, block: int, page: int, ppa: int, record: bytes, data: bytes) -> str:

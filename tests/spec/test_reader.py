@@ -163,6 +163,7 @@ def page_view(image: Path, spec: reader.Image) -> None:
             **({"group": found.group} if found.group else {}),
             "order": found.order,
             "stream": ("host", "gc", "wear", "meta", "map")[found.stream],
+            "page_number": (found.number - 1) % 2048,
         }
         assert dump["scheme_oob"]["bytes"] == found.own.hex(" ")
         if found.kind == reader.USER:

@@ -1,7 +1,7 @@
 # The block pool: what each block is doing, which are free, and the words that all parts share.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from nandimg._nand cimport Nand
+from nandimg._nand cimport PAGE_OK, PAGE_TORN, Nand
 
 cdef extern from *:
     """
@@ -65,25 +65,40 @@ cdef enum:
 
 
 cdef inline bint runs_out(uint64_t number) noexcept nogil:
-    """Whether a sequence number or an order is so close to the end of its 48 bits that only a lie can have brought it
-    there: 2^40 more must be left to give."""
+    """Whether a sequence number is so close to the end of its 48 bits that only a lie can have brought it there: 2^40
+    more must be left to give."""
     return number >= (<uint64_t> 255 << 40)
+
+
+cdef inline bint order_runs_out(uint64_t order) noexcept nogil:
+    """The same of an order and its 40 bits: 2^32 more must be left."""
+    return order >= (<uint64_t> 255 << 32)
 
 
 cdef struct Oob:
     uint64_t seq             # 48 bits: the host write (or checkpoint) that made the page
-    uint64_t order           # 48 bits: when its block was opened
+    uint64_t order           # 40 bits: when its block was opened
     uint32_t lpa
+    uint32_t number          # 11 bits: number_of its page in the block, or 0
     uint8_t kind
     uint8_t flags
-    uint8_t stream
+    uint8_t stream           # 5 bits
     uint8_t group            # of a copy: which move of several blocks made it, counted from the last checkpoint; else 0
+
+cdef inline uint32_t number_of(uint32_t page) noexcept nogil:
+    """What a page of a block says of where it was meant to go. 0 says nothing, and goes with any page."""
+    return (page + 1) & 2047
+
+cdef inline uint32_t placed_word(uint64_t order, uint32_t number, uint8_t stream, uint8_t group) noexcept nogil:
+    """The last four bytes: the upper 8 bits of the order, the number's lower 8 and, above the stream, its upper 3."""
+    return (<uint32_t> (order >> 32) | (number & 0xFF) << 8 | <uint32_t> stream << 16 | (number >> 8) << 21
+            | <uint32_t> group << 24)
 
 cdef inline void oob_pack(uint8_t* at, const Oob* oob) noexcept nogil:
     (<uint64_t*> at)[0] = oob.seq | (<uint64_t> oob.kind << 48) | (<uint64_t> oob.flags << 56)
     (<uint32_t*> (at + 8))[0] = oob.lpa
     (<uint32_t*> (at + 12))[0] = <uint32_t> oob.order
-    (<uint32_t*> (at + 16))[0] = <uint32_t> (oob.order >> 32) | (<uint32_t> oob.stream << 16)
+    (<uint32_t*> (at + 16))[0] = placed_word(oob.order, oob.number, oob.stream, 0)
 
 cdef inline void oob_unpack(const uint8_t* at, Oob* oob) noexcept nogil:
     cdef uint64_t word = (<const uint64_t*> at)[0]
@@ -92,30 +107,41 @@ cdef inline void oob_unpack(const uint8_t* at, Oob* oob) noexcept nogil:
     oob.kind = <uint8_t> (word >> 48)
     oob.flags = <uint8_t> (word >> 56)
     oob.lpa = (<const uint32_t*> (at + 8))[0]
-    oob.order = (<const uint32_t*> (at + 12))[0] | (<uint64_t> (high & 0xFFFF) << 32)
-    oob.stream = <uint8_t> (high >> 16)
+    oob.order = (<const uint32_t*> (at + 12))[0] | (<uint64_t> (high & 0xFF) << 32)
+    oob.number = (high >> 8 & 0xFF) | (high >> 21 & 7) << 8
+    oob.stream = <uint8_t> (high >> 16 & 31)
     oob.group = <uint8_t> (high >> 24)
 
 cdef inline uint32_t oob_lpa(const uint8_t* at) noexcept nogil:
     return (<const uint32_t*> (at + 8))[0]
 
 cdef inline uint64_t oob_order(const uint8_t* at) noexcept nogil:
-    return (<const uint32_t*> (at + 12))[0] | (<uint64_t> ((<const uint32_t*> (at + 16))[0] & 0xFFFF) << 32)
+    return (<const uint32_t*> (at + 12))[0] | (<uint64_t> at[16] << 32)
+
+cdef inline bint is_meant_for(const uint8_t* at, uint32_t page) noexcept nogil:
+    """Whether the page with that OOB was programmed for page ``page`` of a block, as far as it says so."""
+    cdef uint32_t number = at[17] | <uint32_t> (at[18] >> 5) << 8
+    return number == 0 or number == number_of(page)
+
+cdef inline uint8_t placed(uint8_t status, const uint8_t* at, uint32_t page) noexcept nogil:
+    """The status of page ``page`` of a block, of which that is the OOB: PAGE_TORN if it is whole, and was meant for
+    another page of a block. Whoever reads a page for what its OOB says must ask; of another block the order tells."""
+    return PAGE_TORN if status == PAGE_OK and not is_meant_for(at, page) else status
 
 cdef inline uint8_t oob_kind(const uint8_t* at) noexcept nogil:
     return at[6]
 
-cdef inline void oob_moved(uint8_t* at, const uint8_t* old, uint64_t order, uint8_t stream, uint8_t group,
-                           bint last) noexcept nogil:
-    """What cleaning stamps on a copy: the original's, moved once more, in another block. ``group`` is the number of a
-    move of several blocks, and ``last`` its last page."""
+cdef inline void oob_moved(uint8_t* at, const uint8_t* old, uint64_t order, uint32_t page, uint8_t stream,
+                           uint8_t group, bint last) noexcept nogil:
+    """What cleaning stamps on a copy: the original's, moved once more, as page ``page`` of another block. ``group`` is
+    the number of a move of several blocks, and ``last`` its last page."""
     cdef uint64_t word = (<const uint64_t*> old)[0] & ~(<uint64_t> FLAG_LAST << 56) | (<uint64_t> FLAG_MOVED << 56)
     if last:
         word |= <uint64_t> FLAG_LAST << 56
     (<uint64_t*> at)[0] = word + (<uint64_t> 1 << (56 + MOVES_SHIFT))  # what runs over the 64 bits is dropped
     (<uint32_t*> (at + 8))[0] = (<const uint32_t*> (old + 8))[0]
     (<uint32_t*> (at + 12))[0] = <uint32_t> order
-    (<uint32_t*> (at + 16))[0] = <uint32_t> (order >> 32) | (<uint32_t> stream << 16) | (<uint32_t> group << 24)
+    (<uint32_t*> (at + 16))[0] = placed_word(order, number_of(page), stream, group)
 
 
 cdef class BlockPool:

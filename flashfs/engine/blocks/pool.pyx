@@ -416,7 +416,7 @@ cdef class BlockPool:
             memcpy(&self.next_page[block], &saved[10 * block + 2], 2)
             memcpy(&self.order[block], &saved[10 * block + 4], 6)
             if (self.state[block] > STATE_BAD or self.stream[block] >= self.streams_n
-                    or runs_out(self.order[block]) or self.next_page[block] > self.pages_per_block):
+                    or order_runs_out(self.order[block]) or self.next_page[block] > self.pages_per_block):
                 raise ValueError(f"block {block}: state {self.state[block]}, stream {self.stream[block]}, order "
                                  f"{self.order[block]}, next page {self.next_page[block]}")
             if self.state[block] == STATE_OPEN and self.stream[block] == STREAM_META:

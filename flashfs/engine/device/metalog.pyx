@@ -23,7 +23,9 @@ from flashfs.engine.blocks.pool cimport (
     NONE,
     STREAM_META,
     Oob,
+    number_of,
     oob_pack,
+    order_runs_out,
     runs_out,
 )
 from nandimg._nand cimport CAUSES, OP_PROGRAM
@@ -143,6 +145,7 @@ cdef class MetaLog:
             oob.kind = <uint8_t> kind
             oob.flags = <uint8_t> flags
             oob.stream = STREAM_META
+            oob.number = number_of(page)
             memset(self.oob, 0xFF, self.ssd.nand.oob_bytes)
             oob_pack(self.oob, &oob)
             self.ssd.nand.program(block, page, 1, data, self.oob, cause, self.ssd.now_ns, &done)
@@ -370,9 +373,9 @@ class LoadedCheckpoint:
         head, table, self.extents = found
         self.identity, self.seq, self.order, self.stream_bytes, flags, _, _, previous, self.mounts = head
         self.clean = bool(flags & FLAG_CLEAN)
-        if runs_out(self.seq) or runs_out(self.order) or runs_out(self.identity):
+        if runs_out(self.seq) or order_runs_out(self.order) or runs_out(self.identity):
             raise CorruptError(f"checkpoint descriptor at PPA {descriptor_ppa}: id {self.identity}, sequence number "
-                               f"{self.seq}, order {self.order}: they have 48 bits")
+                               f"{self.seq}, order {self.order}: they have 48 and 40 bits")
         self.index_ppas = []
         self._check_extents(pages_most)
         while previous != NONE:

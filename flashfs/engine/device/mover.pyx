@@ -34,6 +34,7 @@ from flashfs.engine.blocks.pool cimport (
     oob_order,
     oob_pack,
     oob_unpack,
+    placed,
 )
 from nandimg._nand cimport PAGE_OK
 
@@ -338,10 +339,11 @@ cdef class Mover:
                 self.ssd.now_ns))
             i += run
         for i in range(live):
+            at = self.read_oobs + i * self.oob_bytes
             if self.status[i] != PAGE_OK:  # a page that fails once may read at the second try
                 self.names_ns = max(self.names_ns, self.ssd.nand.read_spare(
-                    block, self.pages[i], 1, self.read_oobs + i * self.oob_bytes, self.status + i, cause,
-                    self.ssd.now_ns))
+                    block, self.pages[i], 1, at, self.status + i, cause, self.ssd.now_ns))
+            self.status[i] = placed(self.status[i], at, self.pages[i])
         self.confirm(block, 0, live)
         for i in range(live):
             ppa = block * self.pages_per_block + self.pages[i]
@@ -414,6 +416,7 @@ cdef class Mover:
             if self.status[i] != PAGE_OK:
                 self.ready[i] = self.ssd.nand.read(ppa // self.pages_per_block, ppa % self.pages_per_block, 1, into, at,
                                                    self.status + i, cause, self.ready[i])
+            self.status[i] = placed(self.status[i], at, ppa % self.pages_per_block)
             if self.status[i] == PAGE_OK and oob_lpa(at) == self.lpas[first + i] and oob_kind(at) == KIND_USER:
                 continue
             self.lost_pages += 1
@@ -454,6 +457,7 @@ cdef class Mover:
         self.confirm(block, 0, live)
         for i in range(live):
             at = self.read_oobs + i * self.oob_bytes
+            self.status[i] = placed(self.status[i], at, self.pages[i])
             if (order and self.status[i] == PAGE_OK and self.confirmed[i] == LIVE and oob_order(at) == order):
                 self.keys[n] = (<uint64_t> oob_lpa(at) << 32) | i  # as nearly all are
                 n += 1
@@ -508,6 +512,7 @@ cdef class Mover:
         if self.status[i] != PAGE_OK:
             self.ssd.nand.read(block, self.pages[i], 1, self.data + at if self.with_data else <uint8_t*> NULL,
                                self.read_oobs + i * self.oob_bytes, self.status + i, cause, self.ready[i])
+            self.status[i] = placed(self.status[i], self.read_oobs + i * self.oob_bytes, self.pages[i])
             self.confirm(block, i, 1)
         return self.status[i] == PAGE_OK and self.confirmed[i] == SUPERSEDED
 
@@ -547,6 +552,7 @@ cdef class Mover:
             return False
         self.ssd.nand.read_spare(block, ppa % self.pages_per_block, 1, at, &status, cause, self.ssd.now_ns)
         oob_unpack(at, &oob)
+        status = placed(status, at, ppa % self.pages_per_block)
         if status != PAGE_OK or oob.kind != KIND_USER or not self.is_named(&oob, ppa):
             # The last checkpoint calls the page live, and no recovery can tell whose it was: it would take the move for
             # unfinished, and undo it with all that was written behind it. The next checkpoint is due now.
@@ -558,7 +564,7 @@ cdef class Mover:
                 self.ssd.mapping.page_lost(ppa)
                 return False
             oob.seq = self.ssd.seq_before(oob.lpa)
-            oob.order = 0
+            oob.order = oob.number = 0
             oob.kind = KIND_USER
             oob.flags = 0
             oob.stream = 0
@@ -636,8 +642,8 @@ cdef class Mover:
             k = i if self.one_by_one else <uint32_t> self.keys[first + i]
             if self.kind != KIND_USER:
                 memcpy(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, self.oob_bytes)
-            oob_moved(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, order, <uint8_t> stream,
-                      <uint8_t> self.group, self.group and first + i + 1 == self.total)
+            oob_moved(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, order, ext.page + i,
+                      <uint8_t> stream, <uint8_t> self.group, self.group and first + i + 1 == self.total)
             start = max(start, self.ready[k])
             if self.with_data and not self.one_by_one:
                 memcpy(self.gather + <uint64_t> i * self.page_bytes,

@@ -10,7 +10,16 @@ from libc.string cimport memcpy, memset
 from flashfs.engine.device.buffer cimport WriteBuffer
 from flashfs.engine.device.cache cimport DataCache
 from flashfs.engine.contract.engine cimport Engine
-from flashfs.engine.blocks.pool cimport CAUSE_HOST, FLAG_LOST, KIND_USER, NONE, Oob, oob_unpack
+from flashfs.engine.blocks.pool cimport (
+    CAUSE_HOST,
+    FLAG_LOST,
+    KIND_USER,
+    NONE,
+    Oob,
+    is_meant_for,
+    number_of,
+    oob_unpack,
+)
 from nandimg._nand cimport PAGE_OK
 
 from flashfs.errors import UncorrectableError
@@ -144,12 +153,12 @@ cdef class Reader:
     cdef int64_t read_run(self, const uint32_t* lpas, uint32_t ppa, uint32_t n, uint8_t* data,
                           int64_t t_ns) except -1 nogil:
         """``n`` pages that lie side by side in a block, each checked for its LPA."""
-        cdef uint32_t k, block = ppa // self.pages_per_block
+        cdef uint32_t k, block = ppa // self.pages_per_block, first = ppa - block * self.pages_per_block
         cdef uint64_t order = self.ssd.pool.order[block]
         cdef int what
         cdef int64_t end
         cdef Oob oob
-        end = self.ssd.nand.read(block, ppa - block * self.pages_per_block, n,
+        end = self.ssd.nand.read(block, first, n,
                                  data if self.ssd.nand.keeps_data else <uint8_t*> NULL, self.oobs, self.status,
                                  CAUSE_HOST, t_ns)
         if data != NULL and not self.ssd.nand.keeps_data:
@@ -157,7 +166,8 @@ cdef class Reader:
         for k in range(n):
             oob_unpack(self.oobs + k * self.oob_bytes, &oob)
             if (self.status[k] == PAGE_OK and oob.lpa == lpas[k] and oob.kind == KIND_USER
-                    and (oob.order == order or order == 0) and not oob.flags & FLAG_LOST):
+                    and (oob.order == order or order == 0) and not oob.flags & FLAG_LOST
+                    and is_meant_for(self.oobs + k * self.oob_bytes, first + k)):
                 continue
             what = self.judge(lpas[k], ppa + k, self.status[k], &oob)
             if what == HERE:
@@ -218,6 +228,8 @@ cdef class Reader:
             return OTHER
         if oob.order != self.ssd.pool.order[ppa // self.pages_per_block] != 0:
             return OTHER                   # one that was meant for another block; 0: nothing says when it was opened
+        if oob.number and oob.number != number_of(ppa % self.pages_per_block):
+            return OTHER                   # ... for another page of it
         return LOST if oob.flags & FLAG_LOST else HERE
 
     def forget_counts(self):

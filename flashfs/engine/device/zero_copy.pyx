@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
 from flashfs.engine.device.ssd cimport RUN, Ssd
-from flashfs.engine.blocks.pool cimport CAUSE_HOST, FLAG_LOST, KIND_USER, NONE, Oob, oob_unpack
+from flashfs.engine.blocks.pool cimport CAUSE_HOST, FLAG_LOST, KIND_USER, NONE, Oob, is_meant_for, oob_unpack
 from nandimg._chip cimport Chip
 
 
@@ -89,17 +89,21 @@ cdef class ZeroCopy:
     cdef int64_t see(self, const uint32_t* lpas, uint32_t ppa, uint32_t n, int64_t t_ns,
                      uint32_t ahead) except -1 nogil:
         """One run of pages of a block; no piece is left if one of them is not its LPA's. ``ahead``: the page behind."""
-        cdef uint32_t k, block = ppa // self.ssd.pages_per_block
+        cdef uint32_t k, block = ppa // self.ssd.pages_per_block, page = ppa % self.ssd.pages_per_block
+        cdef uint64_t order = self.ssd.pool.order[block]
         cdef const uint8_t* data
+        cdef const uint8_t* at
         cdef int64_t end
         cdef Oob oob
-        end = self.chip.view(block, ppa % self.ssd.pages_per_block, n, &data, self.ssd.read_oobs, CAUSE_HOST, t_ns,
+        end = self.chip.view(block, page, n, &data, self.ssd.read_oobs, CAUSE_HOST, t_ns,
                              ahead)
         for k in range(n):
             if data == NULL:
                 break
-            oob_unpack(self.ssd.read_oobs + k * self.ssd.oob_bytes, &oob)
-            if oob.lpa != lpas[k] or oob.kind != KIND_USER or oob.flags & FLAG_LOST:
+            at = self.ssd.read_oobs + k * self.ssd.oob_bytes
+            oob_unpack(at, &oob)
+            if (oob.lpa != lpas[k] or oob.kind != KIND_USER or oob.flags & FLAG_LOST
+                    or oob.order != order != 0 or not is_meant_for(at, page + k)):
                 data = NULL
         if data == NULL:
             self.pieces_n = 0

@@ -35,6 +35,7 @@ from flashfs.engine.blocks.pool cimport (
     STATE_OPEN,
     STREAM_META,
     Oob,
+    order_runs_out,
     runs_out,
 )
 from flashfs.engine.recovery.resolve cimport Resolver
@@ -204,7 +205,8 @@ cdef class Worker(Resolver):
         identity, ppa = hints[0]
         status = self.full_read(ppa, &oob)
         if (status != PAGE_OK or oob.kind != KIND_CHECKPOINT or oob.seq != identity
-                or oob.flags != (FLAG_LAST | FLAG_CLEAN) or runs_out(oob.order) or not self.untouched_since(ppa)):
+                or oob.flags != (FLAG_LAST | FLAG_CLEAN) or order_runs_out(oob.order)
+                or not self.untouched_since(ppa)):
             return f"checkpoint {identity} is not clean"
         try:
             self.stand_on(LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most(),

@@ -27,6 +27,8 @@ from flashfs.engine.blocks.pool cimport (
     STREAM_META,
     Oob,
     oob_unpack,
+    order_runs_out,
+    placed,
     runs_out,
 )
 from flashfs.engine.recovery.spill_array cimport SpillArray
@@ -132,7 +134,7 @@ cdef class Scanner:
             if status != PAGE_TORN:
                 break
         oob_unpack(self.ssd.read_oobs, oob)
-        return status
+        return placed(status, self.ssd.read_oobs, ppa - block * self.ssd.pages_per_block)
 
     cdef int spare_read(self, uint32_t block, uint32_t page, Oob* oob) except -1 nogil:
         cdef uint8_t status = 0
@@ -145,7 +147,7 @@ cdef class Scanner:
             if status != PAGE_TORN:
                 break
         oob_unpack(self.ssd.read_oobs, oob)
-        return status
+        return placed(status, self.ssd.read_oobs, page)
 
     cdef const uint8_t* stamp_of(self, uint32_t ppa) noexcept nogil:
         """The scheme's OOB bytes of a page that was scanned."""
@@ -249,7 +251,7 @@ cdef class Scanner:
             if page >= durable:
                 return 0
             status = self.spare_read(block, page, &oob)
-        if oob.stream >= self.ssd.pool.streams_n or runs_out(oob.order):
+        if oob.stream >= self.ssd.pool.streams_n or order_runs_out(oob.order):
             with gil:
                 raise CorruptError(f"block {block}: its pages say stream {oob.stream}, order {oob.order}")
         self.marks[block] |= HEADED
@@ -284,7 +286,7 @@ cdef class Scanner:
             if status != PAGE_OK or oob.order != order:
                 self.torn += 1
                 self.log_gap(block, page)
-                if status == PAGE_OK and oob.stream < STREAM_META and not runs_out(oob.order):
+                if status == PAGE_OK and oob.stream < STREAM_META and not order_runs_out(oob.order):
                     other = oob
                     differ += 1
                 continue

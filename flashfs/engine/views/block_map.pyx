@@ -19,6 +19,7 @@ from flashfs.engine.blocks.pool cimport (
     STATE_OPEN,
     Oob,
     oob_unpack,
+    placed,
 )
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK, Nand
 
@@ -161,7 +162,7 @@ cdef class Survey:
                 self.counts[CLASS_ERASED] += 1
                 continue
             self.programs[block] += 1
-            if status[page] != PAGE_OK:
+            if placed(status[page], oobs + <uint64_t> page * self.nand.oob_bytes, page) != PAGE_OK:
                 self.torns[block] += 1
                 self.counts[CLASS_TORN] += 1
                 continue

@@ -4,7 +4,7 @@
 from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
-from flashfs.engine.blocks.pool cimport CAUSE_RECOVERY, FLAG_LOST, KIND_USER, NONE, Oob, oob_unpack
+from flashfs.engine.blocks.pool cimport CAUSE_RECOVERY, FLAG_LOST, KIND_USER, NONE, Oob, oob_unpack, placed
 from flashfs.engine.contract.engine cimport KINDS
 from flashfs.engine.contract.owner cimport LIVE, Owner
 from flashfs.engine.device.ssd cimport Ssd
@@ -34,6 +34,7 @@ def cross_check(Ssd ssd, uint32_t most=100):
                 ppa = block * ssd.pages_per_block + pages[i]
                 ssd.nand.read_spare(block, pages[i], 1, ssd.read_oobs, &status, CAUSE_RECOVERY, 0)
                 oob_unpack(ssd.read_oobs, &oob)
+                status = placed(status, ssd.read_oobs, pages[i])
                 if status != PAGE_OK and ssd.validity.late and not named[ppa >> 3] >> (ppa & 7) & 1:
                     continue                # superseded, as what a late store calls live may be
                 if status != PAGE_OK:

@@ -23,7 +23,7 @@ from flashfs.parts.from_pages.fenced_map cimport FencedMap
 from flashfs.parts.from_pages.fences cimport Fences
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.owner cimport FOREIGN, LIVE, SUPERSEDED
-from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack
+from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack, placed
 from nandimg._nand cimport PAGE_OK
 
 import numpy
@@ -283,6 +283,7 @@ cdef class GeckoMap(FencedMap):
         self.ssd.nand.read_spare(block, ppa % self.ssd.nand.pages_per_block, 1, raw, &status, CAUSE_MAP,
                                  self.ssd.map_ns)
         oob_unpack(raw, &oob)
+        status = placed(status, raw, ppa % self.ssd.nand.pages_per_block)
         return status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa
 
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil:

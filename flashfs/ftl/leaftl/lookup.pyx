@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 
 from flashfs.parts.paged.paged_map cimport PagedMapping
 from flashfs.engine.contract.engine cimport Engine
-from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, OOB_ENGINE, oob_kind, oob_lpa
+from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, OOB_ENGINE, oob_kind, oob_lpa, placed
 from flashfs.parts.paged.part_pages cimport TranslationPages
 from flashfs.ftl.leaftl.gmd cimport Gmd
 from flashfs.ftl.leaftl.group cimport GROUP
@@ -217,6 +217,7 @@ cdef class LearnedPlaces(PagedMapping):
         self.settled_by_read += 1
         self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, self.spare,
                                                    &status, CAUSE_MAP, self.ssd.map_ns)
+        status = placed(status, self.spare, ppa - block * self.ssd.nand.pages_per_block)
         self.list_at = ppa if status == PAGE_OK and oob_kind(self.spare) == KIND_USER else NONE
         if status != PAGE_OK and self.recovering and (status == PAGE_ERASED or self.ssd.nand.lost_erase(block)):
             with gil:

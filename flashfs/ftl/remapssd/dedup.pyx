@@ -9,7 +9,7 @@ from libc.string cimport memcmp
 
 from flashfs.engine.contract.engine cimport IN_REMAP
 from flashfs.engine.contract.extensions cimport Deduplication
-from flashfs.engine.blocks.pool cimport CAUSE_HOST, CAUSE_MAP, FLAG_LOST, KIND_USER, NONE, oob_kind
+from flashfs.engine.blocks.pool cimport CAUSE_HOST, CAUSE_MAP, FLAG_LOST, KIND_USER, NONE, oob_kind, placed
 from flashfs.engine.device.ssd cimport Ssd
 from flashfs.ftl.remapssd.fingerprints cimport Prints
 from flashfs.ftl.remapssd.mapping cimport RemapTable
@@ -129,6 +129,7 @@ cdef class TableDeduplication(Deduplication):
         self.reads += 1
         t_ns[0] = self.ssd.nand.read(ppa // self.ssd.nand.pages_per_block, ppa % self.ssd.nand.pages_per_block, 1,
                                      self.page, self.oob, &status, CAUSE_HOST, t_ns[0])
+        status = placed(status, self.oob, ppa % self.ssd.nand.pages_per_block)
         if (status == PAGE_OK and oob_kind(self.oob) == KIND_USER and not self.oob[7] & FLAG_LOST
                 and memcmp(self.page, page, self.ssd.nand.page_bytes) == 0):
             return True

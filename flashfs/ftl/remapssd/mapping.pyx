@@ -20,6 +20,7 @@ from flashfs.engine.blocks.pool cimport (
     KIND_TRANSLATION,
     NONE,
     oob_lpa,
+    placed,
 )
 from flashfs.engine.device.ssd cimport Ssd
 from flashfs.ftl.remapssd.counts cimport COUNT_MOST, ReferenceCounts
@@ -264,6 +265,7 @@ cdef class RemapTable(PageTable):
                 continue
             self.ssd.nand.read_spare(ppa // self.ssd.nand.pages_per_block, ppa % self.ssd.nand.pages_per_block, 1,
                                      &oob[0], &status, CAUSE_RECOVERY, self.ssd.now_ns)
+            status = placed(status, &oob[0], ppa % self.ssd.nand.pages_per_block)
             if status == PAGE_OK and oob_lpa(&oob[0]) != lpa:
                 self.table[lpa] = NONE
                 n += 1

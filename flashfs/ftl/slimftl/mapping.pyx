@@ -21,7 +21,7 @@ from flashfs.engine.contract.owner cimport FOREIGN, LIVE
 from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport (
-    CAUSE_MAP, KIND_USER, NONE, STATE_BAD, STATE_CLOSED, STATE_OPEN, Oob, oob_unpack,
+    CAUSE_MAP, KIND_USER, NONE, STATE_BAD, STATE_CLOSED, STATE_OPEN, Oob, oob_unpack, placed,
 )
 from flashfs.ftl.hashing.tables cimport HIDS, Hasher, PackedTable
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
@@ -154,6 +154,7 @@ cdef class SlimMapping(Mapping):
             self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, raw,
                                                        &status, CAUSE_MAP, self.ssd.map_ns)
             oob_unpack(raw, &oob)
+            status = placed(status, raw, ppa - block * self.ssd.nand.pages_per_block)
             if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa:
                 return ppa
             if status != PAGE_OK and self.recovering and (status == PAGE_ERASED or self.ssd.nand.lost_erase(block)):

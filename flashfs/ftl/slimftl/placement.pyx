@@ -12,6 +12,7 @@ from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.contract.placement cimport Placement
 from flashfs.engine.blocks.pool cimport (
     CAUSE_GC, CAUSE_HOST, CAUSE_WEAR, KIND_USER, NONE, STATE_OPEN, STREAM_GC, STREAM_HOST, STREAM_WEAR, Oob, oob_unpack,
+    placed,
 )
 from flashfs.ftl.hashing.tables cimport HIDS, Hasher
 from flashfs.ftl.slimftl.mapping cimport CHOSEN_HID, CHOSEN_SHARED, CHOSEN_VBA, NO_BLOCK, SlimMapping
@@ -234,7 +235,7 @@ cdef class SlimPlacement(Placement):
         cdef Oob oob
         self.ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_GC, self.ssd.now_ns)
         oob_unpack(raw, &oob)
-        if status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= self.ssd.lpas:
+        if placed(status, raw, page) != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= self.ssd.lpas:
             return False
         self.slim.hasher.find(oob.lpa)
         for hid in range(1, HIDS + 1):

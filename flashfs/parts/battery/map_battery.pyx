@@ -42,6 +42,7 @@ from flashfs.engine.blocks.pool cimport (
     STREAM_META,
     Oob,
     oob_unpack,
+    placed,
     runs_out,
 )
 from nandimg._nand cimport NVRAM_WORD, PAGE_ERASED, PAGE_OK
@@ -443,6 +444,7 @@ cdef class MapBattery:
             for page in range(whole, per_block):
                 end = max(end, self.ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_RECOVERY, self.ssd.now_ns))
                 oob_unpack(raw, &oob)
+                status = placed(status, raw, page)
                 if live[block, page] and (status != PAGE_OK or oob.order != order or oob.kind != kind):
                     return None
                 if status == PAGE_OK and oob.kind <= KIND_VALIDITY:

@@ -44,7 +44,7 @@ from flashfs.engine.blocks.pool cimport (
     NONE,
     STREAM_META,
     Oob,
-    runs_out,
+    order_runs_out,
 )
 from flashfs.engine.recovery.scan cimport HEADED, REOPENED
 from flashfs.engine.recovery.recovery cimport Worker
@@ -250,7 +250,7 @@ cdef class Rebuilder(Worker):
         cdef Oob oob
         for page in range(1, self.ssd.pages_per_block):
             if (self.spare_read(block, page, &oob) == PAGE_OK and oob.order != self.orders[block]
-                    and oob.stream < self.ssd.pool.streams_n and not runs_out(oob.order)):
+                    and oob.stream < self.ssd.pool.streams_n and not order_runs_out(oob.order)):
                 self.alarm(f"block {block}: its first page was meant for another block")
                 self.orders[block] = self.ssd.pool.order[block] = oob.order
                 self.streams[block] = oob.stream

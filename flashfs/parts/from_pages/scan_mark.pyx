@@ -2,7 +2,7 @@
 """Where a recovery from pages begins to scan: what a fence says of it, and the sections that have it."""
 from libc.stdint cimport uint8_t
 
-from flashfs.engine.blocks.pool cimport STATE_CLOSED, STATE_OPEN, BlockPool, runs_out
+from flashfs.engine.blocks.pool cimport STATE_CLOSED, STATE_OPEN, BlockPool, order_runs_out, runs_out
 
 import struct
 
@@ -40,7 +40,7 @@ def unpack_mark(raw, pool, translation=b""):
     numbers = struct.unpack_from(f"<{2 * n + m}I", raw, HEAD.size)
     mark = ScanMark(seq, order, stamp, dict(zip(numbers[: 2 * n : 2], numbers[1 : 2 * n : 2], strict=True)),
                     numbers[2 * n :], [block for block, in struct.iter_unpack("<I", translation)])
-    if (runs_out(seq) or runs_out(order) or runs_out(stamp)
+    if (runs_out(seq) or order_runs_out(order) or runs_out(stamp)
             or any(block >= pool.blocks for block in (*mark.retiring, *mark.translation))
             or any(block >= pool.blocks or page > pool.pages_per_block for block, page in mark.open.items())):
         raise ValueError("fence section: blocks, pages or numbers that are none")

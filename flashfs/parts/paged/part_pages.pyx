@@ -29,10 +29,12 @@ from flashfs.engine.blocks.pool cimport (
     NONE,
     STREAM_MAP,
     Oob,
+    number_of,
     oob_kind,
     oob_lpa,
     oob_pack,
     oob_unpack,
+    placed,
 )
 from nandimg._nand cimport PAGE_OK
 
@@ -145,6 +147,7 @@ cdef class TranslationPages(Owner):
             ext.choice = 0
             self.ssd.placement.take(self.stream, &id, 1, &ext)
             oob.order = self.ssd.pool.order[ext.block]
+            oob.number = number_of(ext.page)
             memset(self.oob, 0xFF, self.ssd.nand.oob_bytes)
             oob_pack(self.oob, &oob)
             ext.n = 1
@@ -188,6 +191,7 @@ cdef class TranslationPages(Owner):
             self.reads += 1
             if status == PAGE_OK:
                 break
+        status = placed(status, self.oob, ppa % self.ssd.nand.pages_per_block)
         if status == PAGE_OK and oob_kind(self.oob) == self.kind and oob_lpa(self.oob) == id:
             return True
         self.unreadable += 1
@@ -387,7 +391,7 @@ cdef int take_witnesses(Engine ssd, uint32_t first, uint32_t n, Witness* seen, u
                     continue
                 ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, ssd.now_ns)
                 oob_unpack(raw, &oob)
-                if status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
+                if placed(status, raw, page) != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
                     nobody[0] = ppa
                     continue
                 if oob.lpa - first < n and seen[oob.lpa - first].next_seq <= oob.seq:
@@ -415,7 +419,7 @@ cdef list newest_pages(Engine ssd, list ranges):
         for page in range(ssd.nand.pages_per_block):
             ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, ssd.now_ns)
             oob_unpack(raw, &oob)
-            if status == PAGE_OK and oob.kind == KIND_USER and any(
+            if placed(status, raw, page) == PAGE_OK and oob.kind == KIND_USER and any(
                     first <= oob.lpa < first + n for first, n in ranges):
                 found = (oob.seq, block * ssd.nand.pages_per_block + page)
                 newest[oob.lpa] = max(newest.get(oob.lpa, found), found)

@@ -28,6 +28,7 @@ from flashfs.engine.blocks.pool cimport (
     STREAM_WEAR,
     Oob,
     oob_unpack,
+    placed,
 )
 from nandimg._nand cimport PAGE_OK
 
@@ -245,7 +246,7 @@ cdef class Chip:
         ssd.nand.read_spare(ppa // self.pages_per_block, ppa % self.pages_per_block, 1, ssd.read_oobs, &status,
                             CAUSE_MAP, ssd.now_ns)
         oob_unpack(ssd.read_oobs, &oob)
-        if status != PAGE_OK or oob.kind != KIND_USER:
+        if placed(status, ssd.read_oobs, ppa % self.pages_per_block) != PAGE_OK or oob.kind != KIND_USER:
             raise ValueError(f"PPA {ppa} holds no page of the host")
         return oob.lpa, oob.seq
 

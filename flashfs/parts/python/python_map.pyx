@@ -11,7 +11,16 @@ from flashfs.engine.device.ssd cimport Ssd
 from flashfs.engine.contract.extensions cimport Runs, Sharing
 from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.engine.contract.extent cimport Extent
-from flashfs.engine.blocks.pool cimport CAUSE_MAP, CAUSE_RECOVERY, KIND_USER, NONE, OOB_ENGINE, Oob, oob_unpack
+from flashfs.engine.blocks.pool cimport (
+    CAUSE_MAP,
+    CAUSE_RECOVERY,
+    KIND_USER,
+    NONE,
+    OOB_ENGINE,
+    Oob,
+    oob_unpack,
+    placed,
+)
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
 import reprlib
@@ -110,7 +119,7 @@ cdef class PyMapping(Mapping):
         self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, self.raw,
                                                    &status, CAUSE_MAP, self.ssd.map_ns)
         oob_unpack(self.raw, oob)
-        return status
+        return placed(status, self.raw, ppa - block * self.ssd.nand.pages_per_block)
 
     cdef str holds(self, uint32_t ppa):
         """What is really at a PPA, in words."""
@@ -579,7 +588,7 @@ cdef class PyMapping(Mapping):
                     continue
                 self.ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_RECOVERY, self.ssd.now_ns)
                 oob_unpack(raw, &oob)
-                if status != PAGE_OK:
+                if placed(status, raw, page) != PAGE_OK:
                     self.unread.append(block * per_block + page)
                 elif oob.kind == KIND_USER and oob.lpa < self.ssd.lpas and oob.order <= order:
                     self.restored(oob.lpa, block * per_block + page, raw + OOB_ENGINE)

@@ -68,7 +68,7 @@ def entry_of(move: bool, options: dict[str, int | str] | None = None) -> tuple[D
 def order_of(device: Device, ppa: int) -> int:
     """When the block of a page was opened, as the page's OOB says."""
     oob = device.nand.read_spare_area(*divmod(ppa, SMALL.pages_per_block))[1]
-    return int.from_bytes(oob[12:18], "little")
+    return int.from_bytes(oob[12:17], "little")
 
 
 @pytest.mark.parametrize("move", [False, True])
