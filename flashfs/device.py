@@ -33,7 +33,8 @@ from nandimg.header import WRITE_BUFFER
 ENGINE_OOB = 20  #: bytes of OOB that the engine stamps; a scheme's own follow
 #: what the engine may have put into an image, whatever its scheme ("flashfs.what"): each page's OOB has the page's
 #: number in its block, where the order's upper bits were
-FEATURES = (Feature("flashfs.page-numbers", "incompatible"),)
+PAGE_NUMBERS = Feature("flashfs.page-numbers", "incompatible")
+FEATURES = (PAGE_NUMBERS,)
 SYNC_MODES = ("flush", "none")
 SPREAD_SHARE = 8  #: of the endurance: by so much, one in so many, may the most worn block lead the least worn
 LEAST_SPREAD = 2  #: less, and blocks that are all in use would be emptied in turn
@@ -118,6 +119,7 @@ class Device:
         self.readonly: bool = settings.get("readonly", False)
         self.ssd = build_ssd(of, options, nand, durable=settings.get("sync") != "none", plp=settings.get("plp", False),
                              readonly=self.readonly, dram=settings.get("dram"))
+        self.ssd.pool.numbers = PAGE_NUMBERS.name in {feature.name for feature in image.header.features}
         self.nand = nand
         self.page_bytes: int = nand.page_bytes
         self.size: int = nand.geometry.logical_bytes
@@ -549,11 +551,11 @@ def upgrade(path: str | Path) -> nandimg.Upgrade:
 
 def check_features(image: Image, of: Scheme, *, readonly: bool) -> None:
     """ImageError if the image has a feature that engine and scheme do not know; BindError if it is to be written and
-    lacks one with which this program writes such images."""
+    lacks one with which this program writes such images. The engine writes those that lack its own as it did before."""
     known = [feature.name for feature in (*FEATURES, *of.features)]
     image.header.refuse_unknown(image.path, known, readonly=readonly)
     there = {feature.name for feature in image.header.features}
-    for feature in (*FEATURES, *of.features):
+    for feature in of.features:
         if not readonly and feature.kind != "compatible" and feature.name not in there:
             raise BindError(f"{image.path}: of version {image.header.version}, without the feature {feature.name}; "
                             f"`flashfs upgrade {image.path}` adds it")  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from misplaced import put
 from schemes import KINDS
 
 import nandimg
@@ -16,7 +17,6 @@ from flashfs import inspect
 from flashfs.device import Device, Front
 from flashfs.errors import CorruptError, UncorrectableError
 from nandimg import Geometry
-from nandimg._chip import checksum, page_checksum
 from nandimg._fault_filters import BitErrors, HostErrors
 
 PAGE = 512
@@ -54,25 +54,6 @@ def spoil(path: Path, ppa: int, at: int = 40) -> None:
         byte = file.read(1)[0]
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte ^ 1]))
-
-
-def put(path: Path, ppa: int, data: bytes | None = None, oob: bytes | None = None) -> None:
-    """Another page's bytes, as a chip that errs in its addresses would leave them: whole, but in the wrong place."""
-    layout = inspect.header(path)["layout"]
-    at = layout["spare_at"] + ppa * layout["stride"]
-    with path.open("r+b") as file:
-        file.seek(at)
-        record = bytearray(file.read(layout["stride"]))
-        if data is not None:
-            record[8:12] = page_checksum(data).to_bytes(4, "little")
-            file.seek(layout["data_at"] + ppa * PAGE)
-            file.write(data)
-        if oob is not None:
-            record[layout["record_head"] : layout["record_head"] + len(oob)] = oob
-        summed = record[8 : layout["record_head"] + nandimg.inspect(path).oob_used]
-        record[4:8] = checksum(ppa.to_bytes(4, "little") + record[:4] + summed).to_bytes(4, "little")
-        file.seek(at)
-        file.write(record)
 
 
 def figures(device: Device) -> dict[str, Any]:
@@ -494,13 +475,19 @@ def test_a_page_that_says_it_is_its_neighbour_at_the_second_try_is_not_believed(
     device.close(clean=False)
 
 
+def numbered(oob: bytes, page: int) -> bytes:
+    """The OOB of one that was meant for that page of a block."""
+    return oob[:17] + bytes([page + 1, oob[18] & 31]) + oob[19:]
+
+
 def test_a_page_that_is_taken_for_nobodys_does_not_stop_the_device(tmp_path: Path) -> None:
     """Between two that bear other pages' names, and all fail once: the map names one page more than there is now."""
     path = tmp_path / "chip"
     device, model = in_order(path, "leaftl", failing_once, gamma=4)
     block, there = approximate_block(device, places(device))
-    put(path, block * 16 + 5, *device.nand.read_page(block, 8)[1:])
-    put(path, block * 16 + 7, *device.nand.read_page(*divmod(places(device)[max(model)], 16))[1:])
+    for page, there_it_was in ((5, (block, 8)), (7, divmod(places(device)[max(model)], 16))):
+        _, data, oob = device.nand.read_page(*there_it_was)
+        put(path, block * 16 + page, data, numbered(oob, page))  # else its number tells
     until_moved(device, model, block)
     device.checkpoint()
     assert {there[5], there[7]} <= lost(device)

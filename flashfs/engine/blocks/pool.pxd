@@ -131,17 +131,17 @@ cdef inline uint8_t placed(uint8_t status, const uint8_t* at, uint32_t page) noe
 cdef inline uint8_t oob_kind(const uint8_t* at) noexcept nogil:
     return at[6]
 
-cdef inline void oob_moved(uint8_t* at, const uint8_t* old, uint64_t order, uint32_t page, uint8_t stream,
+cdef inline void oob_moved(uint8_t* at, const uint8_t* old, uint64_t order, uint32_t number, uint8_t stream,
                            uint8_t group, bint last) noexcept nogil:
-    """What cleaning stamps on a copy: the original's, moved once more, as page ``page`` of another block. ``group`` is
-    the number of a move of several blocks, and ``last`` its last page."""
+    """What cleaning stamps on a copy: the original's, moved once more, as the page with that ``number`` of another
+    block. ``group`` is the number of a move of several blocks, and ``last`` its last page."""
     cdef uint64_t word = (<const uint64_t*> old)[0] & ~(<uint64_t> FLAG_LAST << 56) | (<uint64_t> FLAG_MOVED << 56)
     if last:
         word |= <uint64_t> FLAG_LAST << 56
     (<uint64_t*> at)[0] = word + (<uint64_t> 1 << (56 + MOVES_SHIFT))  # what runs over the 64 bits is dropped
     (<uint32_t*> (at + 8))[0] = (<const uint32_t*> (old + 8))[0]
     (<uint32_t*> (at + 12))[0] = <uint32_t> order
-    (<uint32_t*> (at + 16))[0] = placed_word(order, number_of(page), stream, group)
+    (<uint32_t*> (at + 16))[0] = placed_word(order, number, stream, group)
 
 
 cdef class BlockPool:
@@ -164,6 +164,7 @@ cdef class BlockPool:
     cdef uint32_t before_trims             # of the pending blocks those that died before the first trim not yet logged
     cdef readonly uint32_t spoilt_n    # open blocks whose next page was not erased
     cdef readonly uint64_t last_order, erases_n, programs_n
+    cdef public bint numbers               # pages get a number: not in an image that was bound before they had one
     cdef uint32_t die_turn
     cdef readonly uint32_t erases_most     # of any block
     cdef readonly uint32_t erased_most     # of those that were erased since the mount: nobody looked at the others
@@ -191,3 +192,8 @@ cdef class BlockPool:
     cdef int set_bad(self, uint32_t block) except -1 nogil
     cdef int retire(self, uint32_t block) noexcept nogil
     cdef int rebuild_free(self) noexcept nogil
+
+
+cdef inline uint32_t number_for(BlockPool pool, uint32_t page) noexcept nogil:
+    """What a page that is programmed as page ``page`` of a block says of its place."""
+    return number_of(page) if pool.numbers else 0

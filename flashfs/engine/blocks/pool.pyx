@@ -32,6 +32,7 @@ cdef class BlockPool:
         self.blocks = n
         self.pages_per_block = nand.pages_per_block
         self.dies = nand.dies
+        self.numbers = True
         self.heap_room = n // nand.dies
         self.state = <uint8_t*> calloc(n, 1)
         self.stream = <uint8_t*> calloc(n, 1)

@@ -23,7 +23,7 @@ from flashfs.engine.blocks.pool cimport (
     NONE,
     STREAM_META,
     Oob,
-    number_of,
+    number_for,
     oob_pack,
     order_runs_out,
     runs_out,
@@ -145,7 +145,7 @@ cdef class MetaLog:
             oob.kind = <uint8_t> kind
             oob.flags = <uint8_t> flags
             oob.stream = STREAM_META
-            oob.number = number_of(page)
+            oob.number = number_for(self.ssd.pool, page)
             memset(self.oob, 0xFF, self.ssd.nand.oob_bytes)
             oob_pack(self.oob, &oob)
             self.ssd.nand.program(block, page, 1, data, self.oob, cause, self.ssd.now_ns, &done)

@@ -28,6 +28,7 @@ from flashfs.engine.blocks.pool cimport (
     OOB_ENGINE,
     STREAM_GC,
     Oob,
+    number_for,
     oob_kind,
     oob_lpa,
     oob_moved,
@@ -642,8 +643,8 @@ cdef class Mover:
             k = i if self.one_by_one else <uint32_t> self.keys[first + i]
             if self.kind != KIND_USER:
                 memcpy(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, self.oob_bytes)
-            oob_moved(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, order, ext.page + i,
-                      <uint8_t> stream, <uint8_t> self.group, self.group and first + i + 1 == self.total)
+            oob_moved(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, order,
+                      number_for(self.ssd.pool, ext.page + i), <uint8_t> stream, <uint8_t> self.group, self.group and first + i + 1 == self.total)
             start = max(start, self.ready[k])
             if self.with_data and not self.one_by_one:
                 memcpy(self.gather + <uint64_t> i * self.page_bytes,

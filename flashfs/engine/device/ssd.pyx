@@ -42,7 +42,7 @@ from flashfs.engine.blocks.pool cimport (
     STREAM_META,
     BlockPool,
     Oob,
-    number_of,
+    number_for,
     oob_pack,
 )
 from flashfs.engine.device.reader cimport Reader
@@ -471,7 +471,7 @@ cdef class Ssd(Engine):
             for i in range(ext.n):
                 oob.seq = seqs[done + i]
                 oob.lpa = lpas[done + i]
-                oob.number = number_of(ext.page + i)
+                oob.number = number_for(self.pool, ext.page + i)
                 oob_pack(self.oobs + i * self.oob_bytes, &oob)
             if self.mapping.scheme_oob:
                 self.mapping.stamp(self.oobs + OOB_ENGINE, lpas + done, &ext, 0, 0)
@@ -645,7 +645,7 @@ cdef class Ssd(Engine):
         oob.stream = self.pool.stream[block]
         memset(self.oobs, 0xFF, self.oob_bytes)
         for _ in range(n):
-            oob.number = number_of(self.pool.next_page[block])
+            oob.number = number_for(self.pool, self.pool.next_page[block])
             oob_pack(self.oobs, &oob)
             self.nand.program(block, self.pool.next_page[block], 1, NULL, self.oobs, CAUSE_PAD, self.now_ns, &ok)
             if not ok:

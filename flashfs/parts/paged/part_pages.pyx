@@ -29,7 +29,7 @@ from flashfs.engine.blocks.pool cimport (
     NONE,
     STREAM_MAP,
     Oob,
-    number_of,
+    number_for,
     oob_kind,
     oob_lpa,
     oob_pack,
@@ -147,7 +147,7 @@ cdef class TranslationPages(Owner):
             ext.choice = 0
             self.ssd.placement.take(self.stream, &id, 1, &ext)
             oob.order = self.ssd.pool.order[ext.block]
-            oob.number = number_of(ext.page)
+            oob.number = number_for(self.ssd.pool, ext.page)
             memset(self.oob, 0xFF, self.ssd.nand.oob_bytes)
             oob_pack(self.oob, &oob)
             ext.n = 1
