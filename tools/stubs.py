@@ -134,7 +134,9 @@ def class_stub(name: str, thing: type, body: str, classes: set[str]) -> str:
         inherited = any(hasattr(base, key) for base in thing.__bases__)  # its types are the base's
         if key in DROPPED or inherited or (key.startswith("_") and not key.startswith("__")):
             continue
-        if inspect.isgetsetdescriptor(value) or isinstance(value, property):
+        if inspect.isgetsetdescriptor(value) and re.search(rf"^    cdef public [^#(]*\b{key}\b", body, re.M):
+            lines.append(f"    {key}: {kinds.get(key, 'Any')}")  # Python may set it
+        elif inspect.isgetsetdescriptor(value) or isinstance(value, property):
             lines += ["    @property", f"    def {key}(self) -> {kinds.get(key, 'Any')}: ..."]
         elif isinstance(value, staticmethod):
             lines += ["    @staticmethod", "    " + function(key, value.__func__, classes)]

@@ -93,13 +93,16 @@ def test_a_view_says_where_a_page_was_meant_to_go(tmp_path: Path) -> None:
     with Device.open(path, options={"buffer": "0"}) as device:
         for lpa in range(4):
             device.write(lpa * PAGE, bytes([lpa + 1]) * PAGE)
-        block, first = divmod(device.ssd.mapping.locate(1), GEOMETRY.pages_per_block)
-        status, data, oob = device.nand.read_page(block, first + 1)
-        assert status == 1
-    put(path, block * GEOMETRY.pages_per_block + first, data, oob)
-    row = inspect.page(path, block * GEOMETRY.pages_per_block + first)
+    ppas = [next(row["ppa"] for row in inspect.lpa(path, lpa)["copies"]) for lpa in (1, 2)]
+    assert ppas[1] == ppas[0] + 1  # of one block
+    image = nandimg.open_image(path, readonly=True)
+    _, data, oob = image.chip.read_page(*divmod(ppas[1], GEOMETRY.pages_per_block))
+    image.close()
+    put(path, ppas[0], data, oob)
+    row = inspect.page(path, ppas[0])
+    page = ppas[1] % GEOMETRY.pages_per_block
     assert not row["live"]
-    assert row["why"] == f"it was meant for page {first + 1} of a block: a program went astray"
+    assert row["why"] == f"it was meant for page {page} of a block: a program went astray"
     with Device.open(path) as device, pytest.raises(UncorrectableError):
         device.read(PAGE, PAGE)
 

@@ -55,6 +55,7 @@ class BlockPool:
     def programs_n(self) -> int: ...
     @property
     def erased_most(self) -> int: ...
+    numbers: bool
 
 STREAM_CAUSES: tuple[Any, ...]
 STREAM_BYTES: int
