@@ -644,7 +644,8 @@ cdef class Mover:
             if self.kind != KIND_USER:
                 memcpy(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, self.oob_bytes)
             oob_moved(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, order,
-                      number_for(self.ssd.pool, ext.page + i), <uint8_t> stream, <uint8_t> self.group, self.group and first + i + 1 == self.total)
+                      number_for(self.ssd.pool, ext.page + i), <uint8_t> stream, <uint8_t> self.group,
+                      self.group and first + i + 1 == self.total)
             start = max(start, self.ready[k])
             if self.with_data and not self.one_by_one:
                 memcpy(self.gather + <uint64_t> i * self.page_bytes,
