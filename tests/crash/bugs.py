@@ -537,7 +537,8 @@ BUGS: dict[str, Bug] = {
     ),
     "a recovery that believes a first page which is older than the checkpoint": Bug(
         "recovery", Patch("engine/recovery/scan", "                self.trust_base(block)\n", ""), (),
-        "ftl/remapssd/test_crash_lines.py::test_is_survived[a block whose first page is another's, at the checkpoint]",
+        "ftl/remapssd/test_crash_lines.py::test_is_survived_where_pages_have_no_numbers"
+        "[a block whose first page is another's, at the checkpoint]",
     ),
     "a sync for the log's block that begins another": Bug(
         "core", Patch("engine/device/ssd", "        if stream != STREAM_META:\n            return self.barrier()\n",

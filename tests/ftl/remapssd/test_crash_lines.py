@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from unnumbered import without_page_numbers
 
 from flashfs.crash import Case, run_case
 
@@ -53,3 +54,11 @@ LINES = {
 def test_is_survived(name: str) -> None:
     failure = run_case(Case.parse(LINES[name])).failure
     assert failure is None, failure.why
+
+
+@pytest.mark.parametrize("name", [name for name, line in LINES.items() if "misdirect" in line])
+def test_is_survived_where_pages_have_no_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an image of before, where only the order of blocks tells."""
+    without_page_numbers(monkeypatch)
+    failure = run_case(Case.parse(LINES[name])).failure
+    assert failure is None, str(failure)
