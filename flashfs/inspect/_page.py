@@ -108,7 +108,7 @@ def _verdict(view: View, ppa: int, status: int, spare: Spare) -> tuple[bool, str
         return False, "erased"
     if view.device is None:
         return False, view.note
-    if not spare.meant_for(view.at(ppa)[1]):
+    if status == WHOLE and not spare.meant_for(view.at(ppa)[1]):
         return False, f"it was meant for page {(spare.number - 1) % NUMBERS} of a block: a program went astray"
     if status == TORN:
         return False, "torn: power went while it was programmed, a program failed, or its data were lost with the host"

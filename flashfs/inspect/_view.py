@@ -73,6 +73,12 @@ class Spare:
         return self.flags >> 4
 
 
+def status_of(status: int, raw: bytes, page: int) -> int:
+    """What a page of a block with that OOB counts as: torn, if it was meant for another page of a block."""
+    number = raw[17] | raw[18] >> 5 << 8 if status == WHOLE and len(raw) >= ENGINE_OOB else 0
+    return status if number in (0, (page + 1) % NUMBERS) else TORN
+
+
 def is_kind(raw: bytes, kind: int) -> bool:
     """Whether an OOB is of a page of that kind: of a million checkpoint pages, decoding the rest takes seconds."""
     return raw[KIND_AT : KIND_AT + 1] == bytes([kind])
@@ -164,8 +170,7 @@ class View:
         """(status, OOB) by a spare read. One that was meant for another page of a block counts as torn."""
         block, page = self.at(ppa)
         status, raw = self.chip.read_spare_area(block, page)
-        spare = Spare.of(raw)
-        return status if status != WHOLE or spare.meant_for(page) else TORN, spare
+        return status_of(status, raw, page), Spare.of(raw)
 
     def live(self, ppa: int) -> bool:
         """Whether the device's validity store holds this page for live."""
@@ -194,7 +199,7 @@ class View:
                 status, raw = self.chip.read_spare_area(block, page)
                 if status == ERASED:
                     break
-                yield block * self.per_block + page, status, raw
+                yield block * self.per_block + page, status_of(status, raw, page), raw
 
     def copies(self, lpa: int) -> list[Copy]:
         """Every user page whose OOB names that LPA, oldest first."""
@@ -204,8 +209,7 @@ class View:
             if raw[8:12] == name:
                 spare = Spare.of(raw)
                 if spare.kind == KIND_USER:
-                    at = TORN if status == WHOLE and not spare.meant_for(ppa % self.per_block) else status
-                    found.append(Copy(ppa, at, spare, self.live(ppa)))
+                    found.append(Copy(ppa, status, spare, self.live(ppa)))
         return sorted(found, key=lambda copy: (copy.spare.seq, copy.spare.order, copy.ppa))
 
     @property

@@ -537,8 +537,7 @@ BUGS: dict[str, Bug] = {
     ),
     "a recovery that believes a first page which is older than the checkpoint": Bug(
         "recovery", Patch("engine/recovery/scan", "                self.trust_base(block)\n", ""), (),
-        "ftl/remapssd/test_crash_lines.py::test_is_survived_where_pages_have_no_numbers"
-        "[a block whose first page is another's, at the checkpoint]",
+        "engine/test_page_numbers.py::test_a_first_page_of_another_block_costs_no_page_but_its_own[pagemap]",
     ),
     "a sync for the log's block that begins another": Bug(
         "core", Patch("engine/device/ssd", "        if stream != STREAM_META:\n            return self.barrier()\n",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from misplaced import put
-from schemes import KINDS
+from schemes import KINDS, limited
 
 import nandimg
 from flashfs import cli, inspect
@@ -105,6 +106,32 @@ def test_a_view_says_where_a_page_was_meant_to_go(tmp_path: Path) -> None:
     assert row["why"] == f"it was meant for page {page} of a block: a program went astray"
     with Device.open(path) as device, pytest.raises(UncorrectableError):
         device.read(PAGE, PAGE)
+
+
+@pytest.mark.parametrize("ftl", limited(("pagemap", "remapssd")))
+def test_a_first_page_of_another_block_costs_no_page_but_its_own(ftl: str, tmp_path: Path) -> None:
+    """Its number is right, its order is that of a block opened before: what the checkpoint says of the block counts."""
+    path = tmp_path / "chip"
+    nandimg.create(path, GEOMETRY)
+    model = {lpa: bytes([lpa + 1]) * PAGE for lpa in range(60)}
+    device = Device.open(path, ftl=ftl, options={"buffer": "0"})
+    for lpa, data in model.items():
+        device.write(lpa * PAGE, data)
+    device.checkpoint()
+    device.write(0, model[0])
+    device.flush()
+    device.close(clean=False)
+    where = {lpa: next(row["ppa"] for row in inspect.lpa(path, lpa)["copies"]) for lpa in range(1, 40)}
+    (_, first), (late, second) = [one for one in where.items() if one[1] % GEOMETRY.pages_per_block == 0][:2]
+    image = nandimg.open_image(path, readonly=True)
+    _, data, oob = image.chip.read_page(*divmod(first, GEOMETRY.pages_per_block))
+    image.close()
+    put(path, second, data, oob)
+    with Device.open(path) as device:
+        assert any("its first page was meant for another block" in alarm for alarm in device.recovery.alarms)
+        with suppress(UncorrectableError):
+            assert device.read(late * PAGE, PAGE) == bytes(PAGE)  # what it held before, after an alarm: nothing
+        assert all(device.read(lpa * PAGE, PAGE) == model[lpa] for lpa in model if lpa != late)
 
 
 FAULTS = "ftl={} preset=tiny-24d fault=misdirect={} program='w0+70 w3+20 f w30+9 f t5+3 w40+6 f w0+12 f w50+3 f i f'"

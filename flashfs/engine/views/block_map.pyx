@@ -45,6 +45,7 @@ cdef enum:
 cdef enum:
     TURN = 4096              # blocks between two reports of progress
     STREAM_AT = 18           # in an OOB
+    STREAM_BITS = 31         # the others are of the page's number
     RUN_LPAS = 1024          # looked up one by one, before the mapping is asked where it has some
 
 
@@ -132,7 +133,8 @@ def first_streams(Nand nand not None, const uint8_t[::1] where not None):
         for block in range(nand.blocks):
             if where[block]:
                 nand.read_spare(block, 0, 1, &oob[0], &status, CAUSE_RECOVERY, 0)
-                out[block] = oob[STREAM_AT]
+                if status != PAGE_ERASED:
+                    out[block] = oob[STREAM_AT] & STREAM_BITS
     return found
 
 

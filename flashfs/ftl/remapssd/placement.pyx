@@ -79,7 +79,7 @@ cdef class EntryRoom:
         its entries share, if there is any such block."""
         cdef uint32_t* valid = self.ssd.victims.valid
         cdef uint32_t first = self.ssd.victims.fewest(), best = NONE, block
-        if first == NONE or self.fits(first // self.ssd.pool.dies, valid[first]):
+        if first == NONE or valid[first] == 0 or self.fits(first // self.ssd.pool.dies, valid[first]):
             return first
         for block in range(self.ssd.pool.blocks):
             if (self.ssd.victims.listed[block] == LISTED and valid[block] < self.ssd.pool.pages_per_block
@@ -93,7 +93,7 @@ cdef class EntryRoom:
         and then that may be another one."""
         cdef uint32_t block = self.victim(), before = NONE
         cdef int64_t end = self.ssd.now_ns
-        while block != NONE and block != before:
+        while block != NONE and block != before and self.ssd.victims.valid[block]:  # else nothing of it moves
             end = max(end, self.begin(block // self.ssd.nand.dies))
             before = block
             block = self.victim()

@@ -380,7 +380,7 @@ cdef class MapBtree(Gtd):
             for page in ssd.validity.live_in(block):
                 ppa = block * ssd.nand.pages_per_block + page
                 ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, ssd.now_ns)
-                if status != PAGE_OK and ppa not in named and ssd.validity.room():
+                if placed(status, raw, page) != PAGE_OK and ppa not in named and ssd.validity.room():
                     self.mapping.store.fresh.erase(ppa)
                     ssd.validity.dead(&ppa, 1)
         return 0
