@@ -31,10 +31,9 @@ from nandimg import Feature, Geometry, Image
 from nandimg.header import WRITE_BUFFER
 
 ENGINE_OOB = 20  #: bytes of OOB that the engine stamps; a scheme's own follow
-#: what the engine may have put into an image, whatever its scheme ("flashfs.what"): each page's OOB has the page's
-#: number in its block, where the order's upper bits were
+#: each page's OOB has the page's number in its block, where the order's upper bits were
 PAGE_NUMBERS = Feature("flashfs.page-numbers", "incompatible")
-FEATURES = (PAGE_NUMBERS,)
+FEATURES = (PAGE_NUMBERS,)  #: what the engine may have put into an image, whatever its scheme ("flashfs.what")
 SYNC_MODES = ("flush", "none")
 SPREAD_SHARE = 8  #: of the endurance: by so much, one in so many, may the most worn block lead the least worn
 LEAST_SPREAD = 2  #: less, and blocks that are all in use would be emptied in turn

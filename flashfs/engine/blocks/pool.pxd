@@ -118,14 +118,16 @@ cdef inline uint32_t oob_lpa(const uint8_t* at) noexcept nogil:
 cdef inline uint64_t oob_order(const uint8_t* at) noexcept nogil:
     return (<const uint32_t*> (at + 12))[0] | (<uint64_t> at[16] << 32)
 
+cdef inline bint fits_number(uint32_t number, uint32_t page) noexcept nogil:
+    return number == 0 or number == number_of(page)
+
 cdef inline bint is_meant_for(const uint8_t* at, uint32_t page) noexcept nogil:
     """Whether the page with that OOB was programmed for page ``page`` of a block, as far as it says so."""
-    cdef uint32_t number = at[17] | <uint32_t> (at[18] >> 5) << 8
-    return number == 0 or number == number_of(page)
+    return fits_number(at[17] | <uint32_t> (at[18] >> 5) << 8, page)
 
 cdef inline uint8_t placed(uint8_t status, const uint8_t* at, uint32_t page) noexcept nogil:
     """The status of page ``page`` of a block, of which that is the OOB: PAGE_TORN if it is whole, and was meant for
-    another page of a block. Whoever reads a page for what its OOB says must ask; of another block the order tells."""
+    another page of a block. Every reader of an OOB must ask this; a page of another block shows by its order."""
     return PAGE_TORN if status == PAGE_OK and not is_meant_for(at, page) else status
 
 cdef inline uint8_t oob_kind(const uint8_t* at) noexcept nogil:

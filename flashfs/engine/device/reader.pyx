@@ -16,8 +16,8 @@ from flashfs.engine.blocks.pool cimport (
     KIND_USER,
     NONE,
     Oob,
+    fits_number,
     is_meant_for,
-    number_of,
     oob_unpack,
 )
 from nandimg._nand cimport PAGE_OK
@@ -228,7 +228,7 @@ cdef class Reader:
             return OTHER
         if oob.order != self.ssd.pool.order[ppa // self.pages_per_block] != 0:
             return OTHER                   # one that was meant for another block; 0: nothing says when it was opened
-        if oob.number and oob.number != number_of(ppa % self.pages_per_block):
+        if not fits_number(oob.number, ppa % self.pages_per_block):
             return OTHER                   # ... for another page of it
         return LOST if oob.flags & FLAG_LOST else HERE
 
