@@ -1,4 +1,5 @@
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from nandimg._filter import NandFilter
 from nandimg._nand import Nand
@@ -9,6 +10,8 @@ class Mishap(NandFilter):
     def operations(self) -> int: ...
     @property
     def struck(self) -> list[tuple[int, ...]]: ...
+    @property
+    def harmed(self) -> list[Any]: ...
 
 class Failures(Mishap):
     def __init__(self, inner: Nand, at: Iterable[int] = (), sticky: bool = False) -> None: ...

@@ -22,6 +22,9 @@ cdef class Mishap(NandFilter):
     """Strikes at the operations of ``at``. A subclass says how, for a program and for an erase."""
     cdef readonly uint64_t operations      # since power came
     cdef readonly object struck            # [(operation, block, page or -1)] so far
+    # [(block, page, OOB)] of what was to be programmed, or lay there, and cannot be read any more; page -1 and OOB None
+    # stand for a block that was to be erased
+    cdef readonly list harmed
     cdef set at
     cdef bint armed
 
@@ -30,6 +33,7 @@ cdef class Mishap(NandFilter):
         self.at = set(at)
         self.armed = bool(self.at)
         self.struck = []
+        self.harmed = []
 
     def power_on(self):
         NandFilter.power_on(self)
@@ -43,6 +47,11 @@ cdef class Mishap(NandFilter):
             self.at.discard(self.operations)
             self.struck.append((self.operations, block, page))
         return True
+
+    cdef int harm(self, uint32_t block, uint32_t page, const uint8_t* oob) except -1 nogil:
+        with gil:
+            self.harmed.append((block, page, (<const char*> oob)[: self.oob_bytes]))
+        return 0
 
     cdef int64_t strike_program(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob,
                                 int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
@@ -122,10 +131,13 @@ cdef class Silence(Mishap):
     cdef int64_t strike_program(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob,
                                 int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
         skip_page(self.chip, block, page)
+        self.harm(block, page, oob)
         done[0] = 1
         return t_ns
 
     cdef int64_t strike_erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
+        with gil:
+            self.harmed.append((block, -1, None))
         ok[0] = True
         return t_ns
 
@@ -144,6 +156,7 @@ cdef class Misdirection(Mishap):
         with gil:
             self.land_elsewhere(block, page, data, oob)
         skip_page(self.chip, block, page)
+        self.harm(block, page, oob)
         done[0] = 1
         return t_ns
 
@@ -151,6 +164,7 @@ cdef class Misdirection(Mishap):
         place = self.other_page(block, page)
         if place is not None:
             self.struck[-1] = (*self.struck[-1], *place)
+            self.harmed.append((*place, self.chip.read_spare_area(*place)[1]))
             overwrite_page(self.chip, place[0], place[1], data, oob)
 
     def other_page(self, uint32_t block, uint32_t page):
@@ -192,6 +206,8 @@ cdef class BitErrors(Mishap):
                                 int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
         with gil:
             self.bits[block, page] = self.planned[self.struck[-1][0]]
+            if self.bits[block, page] > self.ecc_bits:
+                self.harmed.append((block, page, (<const char*> oob)[: self.oob_bytes]))
             if self.mode == "stuck":
                 self.stuck.add((block, page))
         return self.inner.program(block, page, 1, data, oob, cause, t_ns, done)

@@ -44,6 +44,7 @@ PATHS: dict[str, tuple[str, ...]] = {
     "flashfs/engine/recovery/scan.pyx": (EVERYTHING,),
     "flashfs/engine/recovery/found_pages.pyx": (EVERYTHING,),
     "flashfs/engine/recovery/trim_index.pyx": (EVERYTHING,),
+    "flashfs/engine/recovery/mend.pyx": (EVERYTHING,),
     "flashfs/engine/recovery/recovery.pyx": (EVERYTHING,),
     "flashfs/engine/recovery/resolve.pyx": (EVERYTHING,),
     "flashfs/engine/device/metalog.pyx": (EVERYTHING,),

@@ -3,8 +3,8 @@
 Some of it a device must bear as it bears a power cut: failures that the chip reports, an upper page that takes its
 lower one along, blocks that wear out, an image whose disk fails. Some of it costs data that nobody can bring back. Then
 the rule is: an LPA gives EIO, or what it should; an older version only after a recovery that raised an alarm; another
-LPA's page, or a torn one, never. And the device must go on. One thing no recovery can see: a program that took an
-earlier page's place in its own block. Nothing in an OOB says which page of the block it was meant for.
+LPA's page, or a torn one, never. And the device must go on. Where nothing but pages of the host was damaged, no more
+LPAs may suffer than pages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from nandimg import NandError, NandFilter, PowerCut, dress
 from nandimg._fault_filters import HostErrors, Silence
 from nandimg._torn import spoil
 
-CHECKPOINT, TRIM, LAST = 4, 5, 2  #: kinds of metadata pages, and the flag of a descriptor (SPEC.md, section 8)
+#: kinds of pages, and the flag of a descriptor (SPEC.md, section 8)
+USER, CHECKPOINT, TRIM, LAST = 1, 4, 5, 2
 
 
 class HurtJudge(Judge):
@@ -94,6 +95,8 @@ class HurtBench(Bench):
         self.damaging = any(fault.damaging for fault in case.faults)
         self.alarms: list[str] = []
         self.lost: set[int] = set()  #: LPAs that gave EIO when they were last looked at
+        self.suffered: set[int] = set()  #: LPAs that ever gave EIO, or showed what they were before
+        self.spoilt: list[int] = []  #: the kind of each page that a word of the program has spoilt
         self.worn_out = False  #: no change is possible any more
         self.shut = False  #: not even a mount is
 
@@ -260,6 +263,25 @@ class HurtBench(Bench):
 
     # --- judging
 
+    def bound(self) -> int | None:
+        """How many LPAs the damage so far may cost: as many as pages of the host were damaged, if nothing else was.
+        None: any number, because they share pages, or their map or the log was hit."""
+        if any(step.operation in CARRIES for step in self.steps):
+            return None
+        if any(fault.mode == "stuck" for fault in self.case.faults):
+            return None
+        harmed = [oob[6] if oob else None for one in self.filters() for _, _, oob in getattr(one, "harmed", ())]
+        kinds = [*self.spoilt, *harmed]
+        return len(kinds) if all(kind == USER for kind in kinds) else None
+
+    def costs(self, lpa: int, when: str) -> None:
+        """This LPA gave EIO or showed an older version."""
+        self.suffered.add(lpa)
+        bound = self.bound()
+        if bound is not None and len(self.suffered) > bound:
+            suffered = f"{len(self.suffered)} LPAs suffered from damage to {bound} pages of the host"
+            raise Wrong(f"{when}: LPA {lpa}: {suffered}")
+
     def read_page(self, lpa: int) -> bytes | None:
         """None: EIO."""
         page = bytearray(self.geometry.page_bytes)
@@ -277,13 +299,18 @@ class HurtBench(Bench):
                 if not self.damaging:
                     raise Wrong(f"{when}: LPA {lpa} cannot be read")
                 self.lost.add(lpa)
+                self.costs(lpa, when)
             elif crashed:
                 wrong = self.judge.crashed(lpa, found)
                 if wrong and not (self.may_be_older() and self.judge.take_older(lpa, found)):
                     raise Wrong(f"{when}: {wrong}" + ", and no alarm was raised" * self.damaging)
+                if wrong:
+                    self.costs(lpa, when)
                 self.judge.unsure.discard(lpa)
-            elif not self.judge.allows(lpa, found) and not (self.may_be_back() and self.judge.take_older(lpa, found)):
-                raise Wrong(f"{when}: LPA {lpa} does not read what was written last")
+            elif not self.judge.allows(lpa, found):
+                if not (self.may_be_back() and self.judge.take_older(lpa, found)):
+                    raise Wrong(f"{when}: LPA {lpa} does not read what was written last")
+                self.costs(lpa, when)
         self.sound(when)
 
     def examine(self) -> None:
@@ -314,6 +341,8 @@ class HurtBench(Bench):
         if places:
             block, page = rnd.choice(places)
             self.say(f"block {block} page {page} is spoilt")
+            status, oob = self.nand.chip.read_spare_area(block, page)
+            self.spoilt.append(oob[6] if status == 1 else USER)  # a page that is torn already costs no more
             spoil(self.nand.chip, block, page)
         self.damaging = True
         self.survive()

@@ -9,6 +9,7 @@ import pytest
 from schemes import EACH, FEW, kinds_of, limited
 
 from flashfs.crash import Case, campaign, run_case
+from flashfs.crash.bench import Wrong
 from flashfs.crash.cases import SPOILS
 from flashfs.crash.fault_bench import HurtBench, HurtJudge
 from flashfs.crash.programs import fitting
@@ -223,6 +224,29 @@ def zeros(patch: pytest.MonkeyPatch) -> None:
     """A page that cannot be read reads as a hole."""
     read_page = HurtBench.read_page
     patch.setattr(HurtBench, "read_page", lambda bench, lpa: read_page(bench, lpa) or bytes(bench.geometry.page_bytes))
+
+
+def test_no_more_lpas_suffer_than_pages_of_the_host_were_damaged() -> None:
+    bench = HurtBench(Case.parse("ftl=pagemap preset=tiny-16 fault=silent=900 program=w0+9"))
+    bench.spoilt += [1]
+    bench.costs(4, "now")
+    bench.costs(4, "again")
+    with pytest.raises(Wrong, match="LPA 5: 2 LPAs suffered from damage to 1 pages of the host"):
+        bench.costs(5, "then")
+    for kinds, most in ([1, 1], 2), ([1, 2], None), ([4], None), ([], 0):
+        bench.spoilt = kinds
+        assert bench.bound() == most
+
+
+@pytest.mark.parametrize(
+    ("fault", "kinds"),
+    [("silent=30", [1]), ("misdirect=30", [1, 1]), ("flip=30:40", [1]), ("flip=30:4", []), ("fail=30", [])],
+)
+def test_what_a_fault_has_damaged_is_known(fault: str, kinds: list[int]) -> None:
+    bench = HurtBench(Case.parse(f"ftl=pagemap preset=tiny-16 opt.buffer=0 fault={fault} program='w0+40 f'"))
+    assert bench.play().failure is None
+    assert [oob[6] for one in bench.filters() for _, _, oob in getattr(one, "harmed", ())] == kinds
+    assert bench.bound() == len(kinds)
 
 
 @pytest.mark.parametrize("ftl", limited(("pagemap", "dftl")))

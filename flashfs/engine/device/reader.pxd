@@ -14,6 +14,7 @@ cdef class Reader:
     cdef uint32_t oob_bytes, page_bytes, pages_per_block
     cdef uint8_t* oobs                     # RUN pages' OOB, as read
     cdef uint8_t* one_oob                  # a single page's: the run's own must stay
+    cdef uint8_t* asked_oob                # ... of pages that say whose their block is
     cdef uint8_t* status
     cdef uint32_t* ppas
     cdef int64_t* ready                    # when the map knows each of them
@@ -23,6 +24,7 @@ cdef class Reader:
     cdef int64_t read_flash(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t read_known(self, const uint32_t* lpas, uint32_t n, uint8_t* data) except -1 nogil
     cdef int judge(self, uint32_t lpa, uint32_t ppa, uint8_t status, const Oob* oob) except -1 nogil
+    cdef bint is_displaced(self, uint32_t block, uint64_t order) except -1 nogil
     cdef int64_t read_run(self, const uint32_t* lpas, uint32_t ppa, uint32_t n, uint8_t* data,
                           int64_t t_ns) except -1 nogil
     cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, int found, const uint8_t* oob, uint8_t* data,

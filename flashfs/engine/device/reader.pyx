@@ -19,6 +19,7 @@ from flashfs.engine.blocks.pool cimport (
     fits_number,
     is_meant_for,
     oob_unpack,
+    placed,
 )
 from nandimg._nand cimport PAGE_OK
 
@@ -47,15 +48,17 @@ cdef class Reader:
         self.pages_per_block = ssd.nand.pages_per_block
         self.oobs = <uint8_t*> malloc(RUN * self.oob_bytes)
         self.one_oob = <uint8_t*> malloc(self.oob_bytes)
+        self.asked_oob = <uint8_t*> malloc(self.oob_bytes)
         self.status = <uint8_t*> malloc(RUN)
         self.ppas = <uint32_t*> malloc(RUN * 4)
         self.ready = <int64_t*> malloc(RUN * 8)
-        if not (self.oobs and self.one_oob and self.status and self.ppas and self.ready):
+        if not (self.oobs and self.one_oob and self.asked_oob and self.status and self.ppas and self.ready):
             raise MemoryError
 
     def __dealloc__(self):
         free(self.oobs)
         free(self.one_oob)
+        free(self.asked_oob)
         free(self.status)
         free(self.ppas)
         free(self.ready)
@@ -226,11 +229,32 @@ cdef class Reader:
         if oob.kind != KIND_USER or (oob.lpa != lpa and (
                 self.ssd.mapping.sharing is None or not self.ssd.mapping.sharing.is_page_of(lpa, ppa, oob.lpa))):
             return OTHER
-        if oob.order != self.ssd.pool.order[ppa // self.pages_per_block] != 0:
+        if (oob.order != self.ssd.pool.order[ppa // self.pages_per_block] != 0
+                and not self.is_displaced(ppa // self.pages_per_block, oob.order)):
             return OTHER                   # one that was meant for another block; 0: nothing says when it was opened
         if not fits_number(oob.number, ppa % self.pages_per_block):
             return OTHER                   # ... for another page of it
         return LOST if oob.flags & FLAG_LOST else HERE
+
+    cdef bint is_displaced(self, uint32_t block, uint64_t order) except -1 nogil:
+        """Whether most of the block's pages that were flushed say that it was opened under ``order``: then its first
+        page was meant for another block, and a recovery that scanned nothing of this one has believed it."""
+        cdef uint32_t page, agree = 0, differ = 0
+        cdef uint8_t status
+        cdef Oob oob
+        for page in range(self.ssd.nand.synced(block)):
+            self.ssd.now_ns = self.ssd.nand.read_spare(block, page, 1, self.asked_oob, &status, CAUSE_HOST,
+                                                       self.ssd.now_ns)
+            oob_unpack(self.asked_oob, &oob)
+            if placed(status, self.asked_oob, page) == PAGE_OK:
+                agree += oob.order == order
+                differ += oob.order == self.ssd.pool.order[block]
+        if agree <= differ:
+            return False
+        with gil:
+            self.ssd.alarm(f"block {block}: its first page was meant for another block")
+        self.ssd.pool.order[block] = order
+        return True
 
     def forget_counts(self):
         self.extra_reads = self.retried_reads = self.unreadable = self.holes = 0

@@ -1,10 +1,10 @@
 # Recovery as a table of named steps; see recovery.pyx.
 from libc.stdint cimport uint32_t, uint64_t
 
-from flashfs.engine.recovery.resolve cimport Resolver
+from flashfs.engine.recovery.mend cimport Mender
 
 
-cdef class Worker(Resolver):
+cdef class Worker(Mender):
     cdef readonly bint clean
     cdef object fence                      # what the checkpoint says of where the scan begins, if it is from_pages
     cdef object doubted                    # what a step of a part found that cannot be
@@ -19,9 +19,6 @@ cdef class Worker(Resolver):
     cdef int free_more(self) except -1
     cdef mark_in_log(self, uint32_t block)
     cdef int tell_blocks(self, bint reopens) except -1 nogil
-    cdef mend(self, why)
-    cdef int keep_owned(self) except -1
-    cdef ask_pages(self)
+    cdef int vouch_unread(self, uint32_t block) except -1 nogil
     cdef bint hint_late(self) except -1
-    cdef bint forget_homeless(self) except -1
     cdef clean_if_full(self)

@@ -15,8 +15,7 @@ blocks is undone as a whole: its copies say which move made them, and the last o
 The pages found lie in one array in the order of LPAs (flashfs.engine.recovery.found_pages), and everything else that
 grows with them in others like it: no object of Python stands for a page.
 """
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdint cimport uint32_t, uint64_t
 
 from flashfs.engine.recovery.found_pages cimport FoundPages
 from flashfs.engine.device.mover cimport GROUPS
@@ -25,9 +24,7 @@ from flashfs.engine.blocks.pool cimport (
     FLAG_CLEAN,
     FLAG_LAST,
     KIND_CHECKPOINT,
-    KIND_USER,
     NONE,
-    OOB_ENGINE,
     STATE_BAD,
     STATE_CLOSED,
     STATE_FREE,
@@ -38,7 +35,7 @@ from flashfs.engine.blocks.pool cimport (
     order_runs_out,
     runs_out,
 )
-from flashfs.engine.recovery.resolve cimport Resolver
+from flashfs.engine.recovery.mend cimport Mender
 from flashfs.engine.recovery.scan cimport HEADED, IN_LOG, SCANNED, TORN_IN, Scanner
 from flashfs.engine.device.ssd cimport Ssd
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
@@ -158,7 +155,7 @@ class Recovery:
         return self.report
 
 
-cdef class Worker(Resolver):
+cdef class Worker(Mender):
     """The steps in their order: what is read, who wins, and what that makes of the device."""
 
     def __cinit__(self, Ssd ssd, bint repairs=False):
@@ -418,7 +415,20 @@ cdef class Worker(Resolver):
                     self.ssd.pool.state[block] = STATE_OPEN
             if self.marks[block] & SCANNED and not self.is_collected(block):
                 self.ssd.nand.vouch(block, self.whole[block])
+            elif self.spared and self.ssd.validity.count(block) and self.ssd.nand.synced(block) == 0:
+                self.vouch_unread(block)
         return 0
+
+    cdef int vouch_unread(self, uint32_t block) except -1 nogil:
+        """Nothing was scanned, and no sync has counted any page of a block in which pages live: were its first page
+        unreadable one day, nothing would tell the block from one whose erase had begun."""
+        cdef Oob oob
+        cdef uint32_t page = 0
+        while page < self.ssd.pages_per_block and self.spare_read(block, page, &oob) == PAGE_OK:
+            page += 1
+        if page and self.full_read(block * self.ssd.pages_per_block + page - 1, &oob) != PAGE_OK:
+            page -= 1                       # its program was interrupted
+        return self.ssd.nand.vouch(block, page)
 
     def fit(self):
         """Mapping, validity and pool agree, or are made to; then the device is ready."""
@@ -441,19 +451,6 @@ cdef class Worker(Resolver):
         self.let_go()
         return "mended" if doubt else ""
 
-    cdef bint forget_homeless(self) except -1:
-        """Nothing lives in a block that holds metadata, or nothing. Where damage took what said so, the map may name
-        pages of such a block, and a store that counts by the map then calls them live. Whether there were any."""
-        cdef uint32_t block
-        cdef int state
-        found = False
-        for block in range(self.ssd.pool.blocks):
-            state = self.ssd.pool.state[block]
-            if state != STATE_OPEN and state != STATE_CLOSED and state != STATE_BAD and self.ssd.validity.count(block):
-                self.ssd.validity.forget(block)
-                found = True
-        return found
-
     def let_go(self):
         """Give back what only the recovery needed: a checkpoint is about to be written, and takes memory too."""
         self.entries.release()
@@ -465,78 +462,6 @@ cdef class Worker(Resolver):
         self.trim_index.release()
         if self.base is not None:
             self.base.sections = {}
-
-    cdef mend(self, why):
-        """What is left of the mapping after damage: translation pages that are gone are made again from the live pages,
-        LPAs that name no live page, or another LPA's, hold nothing, and pages that no LPA names are dead. CorruptError
-        if even that makes no sense."""
-        cdef Ssd ssd = self.ssd
-        self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
-        ssd.mapping.rebuild_allowed()
-        for kind, at in ssd.owned_pages():
-            if not ssd.validity.is_live(<uint32_t> at):
-                ssd.lose(kind, <uint32_t> at)
-        if not ssd.mapping.is_exact():
-            self.ask_pages()
-        self.keep_owned()
-        try:
-            ssd.mapping.verify(True)
-            doubt = ssd.mapping.doubt(True)
-        except ValueError as error:
-            doubt = error
-        if doubt:
-            raise CorruptError(f"the recovered mapping cannot be: {doubt}")
-
-    cdef int keep_owned(self) except -1:
-        """An LPA keeps a live page that is no other's, a live page that nobody has dies."""
-        cdef uint32_t lpa, ppa, block
-        cdef Ssd ssd = self.ssd
-        cdef uint64_t pages = <uint64_t> ssd.nand.blocks * ssd.pages_per_block
-        cdef uint8_t* owned = <uint8_t*> calloc(pages // 8 + 1, 1)
-        if owned == NULL:
-            raise MemoryError
-        try:
-            for lpa in range(ssd.lpas):
-                ppa = ssd.mapping.locate(lpa)
-                taken = ppa != NONE and owned[ppa >> 3] >> (ppa & 7) & 1 and ssd.mapping.sharing is None
-                if ppa == NONE or taken or not ssd.validity.is_live(ppa):
-                    ssd.mapping.unbind(lpa, 1, ssd.olds)
-                else:
-                    owned[ppa >> 3] |= <uint8_t> (1 << (ppa & 7))
-            for _, ppa in ssd.owned_pages():
-                owned[ppa >> 3] |= <uint8_t> (1 << (ppa & 7))
-            for block in range(ssd.pool.blocks):
-                for page in ssd.validity.live_in(block) if ssd.validity.count(block) else ():
-                    ssd.olds[0] = block * ssd.pages_per_block + page
-                    if not owned[ssd.olds[0] >> 3] >> (ssd.olds[0] & 7) & 1:
-                        ssd.validity.dead(ssd.olds, 1)
-        finally:
-            free(owned)
-        return 0
-
-    cdef ask_pages(self):
-        """Each LPA is where the newest live page says that is one of it; the older ones die. Pages that cannot be read
-        stay with those who have them."""
-        cdef uint32_t block, lpa, ppa = NONE
-        cdef Oob oob
-        cdef Ssd ssd = self.ssd
-        newest = {}
-        for block in range(ssd.pool.blocks):
-            for page in ssd.validity.live_in(block):
-                if self.spare_read(block, page, &oob) != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
-                    continue
-                found = (oob.seq, block * ssd.pages_per_block + page, bytes(ssd.read_oobs[OOB_ENGINE:ssd.oob_bytes]))
-                lpa = oob.lpa
-                ssd.mapping.peek(&lpa, 1, &ppa)
-                if ppa == NONE or found < newest.get(lpa, (0,)):
-                    ssd.olds[0] = found[1]
-                else:
-                    ssd.olds[0] = newest[lpa][1] if lpa in newest else NONE
-                    newest[lpa] = found
-                ssd.validity.dead(ssd.olds, 1)
-        for lpa, (_, at, stamp) in newest.items():
-            ssd.mapping.recovered(lpa, at, stamp)
-        ssd.mapping.recovery_ends()
 
     # --- the end
 

@@ -91,7 +91,9 @@ cdef class Resolver(RecordTaker):
                 self.apply_trims()
                 self.settle_all(self.entries.entry(0), self.entries.count())
             erased = self.newly(self.ssd.mapping.recovery_erased(), REOPENED)
-            if not erased and not self.newly(self.ssd.mapping.recovery_conflicts(), EXCLUDED):
+            hurt = len(self.alarms) > 0
+            if not erased and not self.newly(self.ssd.mapping.recovery_conflicts(hurt, self.ssd.buffer.in_nvram),
+                                             EXCLUDED | (REOPENED if hurt else 0)):
                 break
             self.load_base()
         self.figures["undone_moves"] = self.undone
@@ -100,11 +102,11 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef bint newly(self, blocks, uint8_t mark) except -1:
-        """Whether any of the blocks gets that mark now."""
+        """Whether any of the blocks gets ``mark``, of one bit or more, now."""
         cdef uint32_t block
         cdef bint any_new = False
         for block in blocks:
-            any_new |= not self.marks[block] & mark
+            any_new |= self.marks[block] & mark != mark
             self.marks[block] |= mark
         return any_new
 

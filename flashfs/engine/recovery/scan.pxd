@@ -66,6 +66,9 @@ cdef class Scanner:
     cdef int take_fence(self) except -1
     cdef int scan_all(self) except -1 nogil
     cdef int scan_block(self, uint32_t block, uint32_t page) except -1 nogil
+    cdef bint is_displaced(self, uint32_t block, uint32_t page, const Oob* says, uint32_t durable) except -1 nogil
+    cdef int disown_first(self, uint32_t block, const Oob* says) except -1 nogil
+    cdef int as_before(self, uint32_t block) except -1 nogil
     cdef bint take(self, const Oob* oob, uint32_t ppa) except -1 nogil
     cdef int untake(self, const Oob* oob) except -1 nogil
     cdef int forget_scan(self) except -1

@@ -441,6 +441,7 @@ cdef class Scanner:
         cdef uint32_t last = NONE, stamp_bytes = self.ssd.mapping.scheme_oob
         cdef uint32_t per_block = self.ssd.pages_per_block, durable = self.ssd.nand.synced(block)
         cdef uint64_t order = self.orders[block]
+        cdef bint first = page == 0         # no other page has been found that says what the first one does
         if stamp_bytes:
             self.stamp_at[block] = <int64_t> self.stamps.n - page
         self.marks[block] |= SCANNED
@@ -453,9 +454,21 @@ cdef class Scanner:
             if stamp_bytes:
                 memcpy(self.stamps.add(), self.ssd.read_oobs + OOB_ENGINE, stamp_bytes)
             if status == PAGE_OK and order and oob.order != order:
-                with gil:
-                    self.alarm(f"PPA {block * per_block + page}: holds a page that was meant for another block")
-                status = MISPLACED
+                if first and self.is_displaced(block, page, &oob, durable):
+                    if last == 0:
+                        self.untake(&oob_last)
+                        last = NONE
+                    self.disown_first(block, &oob)
+                    if oob.order <= self.base_order:
+                        return self.as_before(block)
+                    order = oob.order
+                    self.miss(block, 0, durable)
+                else:
+                    with gil:
+                        self.alarm(f"PPA {block * per_block + page}: holds a page that was meant for another block")
+                    status = MISPLACED
+                first = False
+            first = first and (page == 0 or status != PAGE_OK)
             self.torn_inside |= status == PAGE_OK and self.whole[block] < page
             if status != PAGE_OK:
                 self.miss(block, page, durable)
@@ -474,6 +487,40 @@ cdef class Scanner:
             self.missing(block, page)
         self.next_page[block] = page
         self.whole[block] = min(page, self.whole[block])
+        return 0
+
+    cdef bint is_displaced(self, uint32_t block, uint32_t page, const Oob* says, uint32_t durable) except -1 nogil:
+        """``page`` is the first that says that its block was opened at another time than the block's first page says.
+        Whether most of those that were flushed say so: then that one was meant for elsewhere. In a block that is free
+        by the checkpoint they may be what an erase has left that the host's death undid."""
+        cdef uint32_t other, agree = 1, differ = 1
+        cdef Oob oob
+        cdef uint8_t state = self.ssd.pool.state[block]
+        if page >= durable or says.order <= self.base_order and state != STATE_OPEN and state != STATE_CLOSED:
+            return False
+        for other in range(page + 1, durable):
+            if self.spare_read(block, other, &oob) == PAGE_OK:
+                agree += oob.order == says.order
+                differ += oob.order == self.orders[block]
+        return agree > differ
+
+    cdef int disown_first(self, uint32_t block, const Oob* says) except -1 nogil:
+        """The block was opened when, and for what, another page of it says."""
+        with gil:
+            self.alarm(f"block {block}: its first page was meant for another block")
+        self.orders[block] = self.ssd.pool.order[block] = says.order
+        self.streams[block] = self.ssd.pool.stream[block] = says.stream
+        self.order = max(self.order, says.order)
+        return 0
+
+    cdef int as_before(self, uint32_t block) except -1 nogil:
+        """The block was not opened since the checkpoint: it is what that says."""
+        cdef uint32_t page
+        self.marks[block] &= ~(SCANNED | REOPENED)
+        self.scanned -= 1
+        if self.ssd.pool.state[block] == STATE_OPEN:
+            page = self.ssd.pool.next_page[block]
+            return self.scan_block(block, page)
         return 0
 
     cdef bint take(self, const Oob* oob, uint32_t ppa) except -1 nogil:

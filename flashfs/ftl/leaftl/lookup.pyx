@@ -213,13 +213,13 @@ cdef class LearnedPlaces(PagedMapping):
     cdef bint read_list(self, uint32_t ppa) except -1 nogil:
         """A spare read, on the map's account; whether it found a page's list."""
         cdef uint8_t status = 0
-        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
+        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block, page = ppa % self.ssd.nand.pages_per_block
         self.settled_by_read += 1
-        self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, self.spare,
-                                                   &status, CAUSE_MAP, self.ssd.map_ns)
-        status = placed(status, self.spare, ppa - block * self.ssd.nand.pages_per_block)
+        self.ssd.map_ns = self.ssd.nand.read_spare(block, page, 1, self.spare, &status, CAUSE_MAP, self.ssd.map_ns)
+        status = placed(status, self.spare, page)
         self.list_at = ppa if status == PAGE_OK and oob_kind(self.spare) == KIND_USER else NONE
-        if status != PAGE_OK and self.recovering and (status == PAGE_ERASED or self.ssd.nand.lost_erase(block)):
+        if status != PAGE_OK and self.recovering and page < self.ssd.pool.next_page[block] and (
+                status == PAGE_ERASED or self.ssd.nand.lost_erase(block)):
             with gil:
                 self.half_erased.add(block)
         return self.list_at != NONE

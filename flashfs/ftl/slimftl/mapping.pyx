@@ -299,14 +299,20 @@ cdef class SlimMapping(Mapping):
         live = [block for block in blocks if self.ssd.validity.count(block)]
         return sorted(live, key=lambda block: self.ssd.pool.describe(block)["order"])
 
-    def recovery_conflicts(self):
-        """Two blocks of one VBA with live pages: a move lost pages with the host, and was written behind. The newer
-        block goes: nothing in it was ever flushed. Without a checkpoint it is the older one that goes: what lives in
-        it was trimmed, and nobody knows any more."""
+    def recovery_conflicts(self, bint hurt, bint promised):
+        """Two blocks of one VBA with live pages: a move lost pages with the host, and what was written after it was
+        not. The newer block goes: nothing in it was ever flushed. Without a checkpoint the older one goes: what lives
+        in it was trimmed, and nobody knows any more. So it does where a page is missing and the newer block was
+        flushed: what lives in the older one had been superseded by that page."""
+        cdef uint32_t newest
         out = []
         for vba in self.found:
             blocks = self.blocks_with_pages(vba)
-            out += blocks[:-1] if self.from_nothing else blocks[1:]
+            if len(blocks) < 2:
+                continue
+            newest = blocks[len(blocks) - 1]
+            older_go = self.from_nothing or hurt and (promised or self.ssd.nand.synced(newest) > 0)
+            out += blocks[:-1] if older_go else blocks[1:]
         return out
 
     def recovery_erased(self):

@@ -181,9 +181,11 @@ cdef class FencedMap(CachedMap):
         return CachedMap.recovered(self, lpa, ppa, scheme_oob)
 
     def counted(self, n):
-        """After the entries of a recovery: ``n`` LPAs are mapped."""
+        """After the entries of a recovery: ``n`` LPAs are mapped, each at a page of its own."""
         self.found.into(self.pending)
         self.saved_n = n
+        self.exact = True
+        self.strays = False
 
     def load(self, sections):
         cdef uint32_t first = self.gtd.first_id

@@ -11,6 +11,7 @@ from flashfs.engine.contract.owner cimport Owner
 from flashfs.parts.paged.paged_map cimport PagedMapping
 
 from flashfs.parts.from_pages.scan_mark import ScanMark, blocks_of
+from flashfs.parts.paged.demand_map import MAP_STRAYS
 
 
 cdef class Fences(Checkpointer):
@@ -40,13 +41,14 @@ cdef class Fences(Checkpointer):
 
     def sections(self, clean):
         """Everything; or, between clean unmounts, where the scan for newer pages begins, which is at the fence before
-        this one, and which blocks have translation pages: one that says otherwise was overwritten. After a clean one
-        the scan begins here."""
+        this one, and which blocks have translation pages: one that says otherwise was overwritten; and, if several LPAs
+        may name one page, that. After a clean one the scan begins here."""
         self.now = self.now_at()
         if clean:
             return {**super().sections(clean), "fence": self.now.pack()}
         before = self.mark or ScanMark()
-        return {"tblocks": blocks_of(self.ssd.pool, (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream),
+        return {**(MAP_STRAYS if self.map.strays else {}),
+                "tblocks": blocks_of(self.ssd.pool, (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream),
                 "fence": ScanMark(before.seq, before.order, self.now.stamp, before.open, self.now.retiring).pack()}
 
     def to_release(self, old, clean):

@@ -13,7 +13,7 @@ cdef class Rebuilder(Worker):
     cdef int read_kind(self, int kind) except -1
     cdef versions_of(self, int kind)
     cdef int judge_broken(self) except -1
-    cdef uint64_t name_lpas(self, uint64_t[::1] bits, uint32_t words) except? 0xFFFFFFFFFFFFFFFF
+    cdef uint64_t name_lpas(self, uint64_t[::1] bits, uint32_t words, bint hurt) except? 0xFFFFFFFFFFFFFFFF
     cdef bint is_of_another(self, uint32_t ppa, uint32_t lpa) except -1
     cdef set other_streams(self)
     cdef int mark_recent(self) except -1

@@ -57,6 +57,7 @@ import numpy
 from flashfs.engine.blocks.pool import SAVED_BYTES, STATES
 from flashfs.errors import CorruptError, MapLostError
 from flashfs.parts.from_pages.scan_mark import unpack_mark
+from flashfs.parts.paged.demand_map import MAP_STRAYS
 
 
 cdef class Rebuilder(Worker):
@@ -134,7 +135,8 @@ cdef class Rebuilder(Worker):
         ends = self.ends()
         try:
             base.update(self.ssd.validity.counts_from_pages(base, ends))
-            base.update({**self.ssd.mapping.base_from_pages(self.versions),
+            strays = MAP_STRAYS if base.get("mapped") == MAP_STRAYS["mapped"] else {}
+            base.update({**self.ssd.mapping.base_from_pages(self.versions), **strays,
                          **{name: base[name] for name in ("newer", "uip") if name in base}})
             base["passed"] = numpy.array(self.passed, "<u4").tobytes()
             base["kept"] = b"" if self.ssd.validity.by_map else self.needed_versions().tobytes()
@@ -166,8 +168,9 @@ cdef class Rebuilder(Worker):
         words = (self.ssd.pages_per_block + 63) // 64
         bits = numpy.zeros(self.ssd.nand.blocks * words, numpy.uint64)
         before = self.ssd.mapping.store.reads
+        hurt = self.torn_inside or len(self.alarms) > 0 or self.ssd.mapping.strays
         self.ssd.mapping.counted(0)
-        n = self.name_lpas(bits, words)
+        n = self.name_lpas(bits, words, hurt)
         self.ssd.mapping.counted(n)
         for ppa in self.ssd.mapping.translation_pages():
             block, page = divmod(ppa, self.ssd.pages_per_block)
@@ -175,12 +178,11 @@ cdef class Rebuilder(Worker):
         pages = self.ssd.mapping.store.reads - before
         return f"{pages} pages, {n} LPAs" + self.ssd.validity.take_named(bits)
 
-    cdef uint64_t name_lpas(self, uint64_t[::1] bits, uint32_t words) except? 0xFFFFFFFFFFFFFFFF:
+    cdef uint64_t name_lpas(self, uint64_t[::1] bits, uint32_t words, bint hurt) except? 0xFFFFFFFFFFFFFFFF:
         """A bit for each page that an LPA is at; how many there are. An LPA at another's page, as only damage leaves
-        it, is at none."""
+        it (``hurt``), is at none."""
         cdef uint32_t lpa, ppa = NONE, page
         cdef uint64_t at, n = 0, pages = <uint64_t> self.ssd.nand.blocks * self.ssd.pages_per_block
-        cdef bint hurt = self.torn_inside or len(self.alarms) > 0
         for lpa in range(self.ssd.lpas):
             self.ssd.mapping.peek(&lpa, 1, &ppa)
             if ppa == NONE:

@@ -36,6 +36,7 @@ cdef enum:
 
 cdef uint32_t UNSEEN = NONE - 1
 STRAYS = -2                  #: in place of the count of mapped LPAs: nobody knows it, and ``EntryPages.strays``
+MAP_STRAYS = {"mapped": struct.pack("<q", STRAYS)}
 
 
 def saved_bytes(lpas, page_bytes):

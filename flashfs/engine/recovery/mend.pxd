@@ -1,0 +1,13 @@
+# What is left of a mapping after damage; see mend.pyx.
+from libc.stdint cimport uint8_t
+
+from flashfs.engine.recovery.resolve cimport Resolver
+
+
+cdef class Mender(Resolver):
+    cdef bint forget_homeless(self) except -1
+    cdef mend(self, why)
+    cdef int keep_owned(self) except -1
+    cdef settle_disputes(self, set ppas)
+    cdef int bury(self, const uint8_t* owned) except -1
+    cdef ask_pages(self)

@@ -1,0 +1,3 @@
+from flashfs.engine.recovery.resolve import Resolver
+
+class Mender(Resolver): ...

@@ -1,0 +1,128 @@
+# cold
+# distutils: language = c++
+# cython: wraparound=True
+"""What a recovery does where pages are missing and what is left of mapping, validity and pool does not agree."""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+from flashfs.engine.blocks.pool cimport KIND_USER, NONE, OOB_ENGINE, STATE_BAD, STATE_CLOSED, STATE_OPEN, Oob
+from flashfs.engine.device.ssd cimport Ssd
+from flashfs.engine.recovery.resolve cimport Resolver
+from nandimg._nand cimport PAGE_OK
+
+from flashfs.errors import CorruptError
+
+
+cdef class Mender(Resolver):
+    """Between the steps that find pages and those that make a device of them."""
+
+    cdef bint forget_homeless(self) except -1:
+        """Nothing lives in a block that holds metadata, or nothing. Where damage took what said so, the map may name
+        pages of such a block, and a store that counts by the map then calls them live. Whether there were any."""
+        cdef uint32_t block
+        cdef int state
+        found = False
+        for block in range(self.ssd.pool.blocks):
+            state = self.ssd.pool.state[block]
+            if state != STATE_OPEN and state != STATE_CLOSED and state != STATE_BAD and self.ssd.validity.count(block):
+                self.ssd.validity.forget(block)
+                found = True
+        return found
+
+    cdef mend(self, why):
+        """What is left of the mapping after damage: translation pages that are gone are made again from the live pages,
+        LPAs that name no live page, or another LPA's, hold nothing, and pages that no LPA names are dead. CorruptError
+        if even that makes no sense."""
+        cdef Ssd ssd = self.ssd
+        self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
+        ssd.mapping.rebuild_allowed()
+        for kind, at in ssd.owned_pages():
+            if not ssd.validity.is_live(<uint32_t> at):
+                ssd.lose(kind, <uint32_t> at)
+        if not ssd.mapping.is_exact():
+            self.ask_pages()
+        self.keep_owned()
+        try:
+            ssd.mapping.verify(True)
+            doubt = ssd.mapping.doubt(True)
+        except ValueError as error:
+            doubt = error
+        if doubt:
+            raise CorruptError(f"the recovered mapping cannot be: {doubt}")
+
+    cdef int keep_owned(self) except -1:
+        """An LPA keeps a live page that is no other's, a live page that nobody has dies. Of several LPAs at a page the
+        one keeps it that it names: another's own page is lost, and the map still says where it lay before."""
+        cdef uint32_t lpa, ppa
+        cdef Ssd ssd = self.ssd
+        cdef uint64_t pages = <uint64_t> ssd.nand.blocks * ssd.pages_per_block
+        cdef uint8_t* owned = <uint8_t*> calloc(pages // 8 + 1, 1)
+        if owned == NULL:
+            raise MemoryError
+        disputed = set()
+        try:
+            for lpa in range(ssd.lpas):
+                ppa = ssd.mapping.locate(lpa)
+                if ppa == NONE or not ssd.validity.is_live(ppa):
+                    ssd.mapping.unbind(lpa, 1, ssd.olds)
+                elif owned[ppa >> 3] >> (ppa & 7) & 1 and ssd.mapping.sharing is None:
+                    disputed.add(ppa)
+                else:
+                    owned[ppa >> 3] |= <uint8_t> (1 << (ppa & 7))
+            self.settle_disputes(disputed)
+            for _, ppa in ssd.owned_pages():
+                owned[ppa >> 3] |= <uint8_t> (1 << (ppa & 7))
+            self.bury(owned)
+        finally:
+            free(owned)
+        return 0
+
+    cdef settle_disputes(self, set ppas):
+        """Of the LPAs at each of these pages one stays there."""
+        cdef uint32_t lpa, ppa
+        cdef Ssd ssd = self.ssd
+        claims = {}
+        for lpa in range(ssd.lpas if ppas else 0):
+            ppa = ssd.mapping.locate(lpa)
+            if ppa != NONE and ppa in ppas:
+                claims.setdefault(ppa, []).append(lpa)
+        for at, lpas in claims.items():
+            keeps = next((lpa for lpa in lpas if self.is_of(at, lpa, 0)), lpas[0])
+            for one in lpas:
+                if one != keeps:
+                    ssd.mapping.unbind(one, 1, ssd.olds)
+
+    cdef int bury(self, const uint8_t* owned) except -1:
+        """A live page that nobody has dies. ``owned``: a bit a page."""
+        cdef uint32_t block
+        cdef Ssd ssd = self.ssd
+        for block in range(ssd.pool.blocks):
+            for page in ssd.validity.live_in(block) if ssd.validity.count(block) else ():
+                ssd.olds[0] = block * ssd.pages_per_block + page
+                if not owned[ssd.olds[0] >> 3] >> (ssd.olds[0] & 7) & 1:
+                    ssd.validity.dead(ssd.olds, 1)
+        return 0
+
+    cdef ask_pages(self):
+        """Each LPA is where the newest live page says that is one of it; the older ones die. Pages that cannot be read
+        stay with those who have them."""
+        cdef uint32_t block, lpa, ppa = NONE
+        cdef Oob oob
+        cdef Ssd ssd = self.ssd
+        newest = {}
+        for block in range(ssd.pool.blocks):
+            for page in ssd.validity.live_in(block):
+                if self.spare_read(block, page, &oob) != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
+                    continue
+                found = (oob.seq, block * ssd.pages_per_block + page, bytes(ssd.read_oobs[OOB_ENGINE:ssd.oob_bytes]))
+                lpa = oob.lpa
+                ssd.mapping.peek(&lpa, 1, &ppa)
+                if ppa == NONE or found < newest.get(lpa, (0,)):
+                    ssd.olds[0] = found[1]
+                else:
+                    ssd.olds[0] = newest[lpa][1] if lpa in newest else NONE
+                    newest[lpa] = found
+                ssd.validity.dead(ssd.olds, 1)
+        for lpa, (_, at, stamp) in newest.items():
+            ssd.mapping.recovered(lpa, at, stamp)
+        ssd.mapping.recovery_ends()
