@@ -155,7 +155,7 @@ class HurtBench(Bench):
         self.say(f"refused: {error}")
         if 0 < self.phase <= len(self.steps):
             self.judge.unsure |= self.steps[self.phase - 1].pages(self.geometry.page_bytes)
-        if self.ssd.failed or self.phase == 0 or self.phase > len(self.steps):
+        if self.ssd.why_stopped() or self.phase == 0 or self.phase > len(self.steps):
             self.mend()
             self.survive()
         else:
