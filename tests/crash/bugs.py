@@ -496,8 +496,8 @@ BUGS: dict[str, Bug] = {
     ),
     "a page that is read wherever it lies": Bug(
         "core", Patch("engine/device/reader", "(oob.order == order or order == 0) and not oob",
-                      "not oob"), (), "crash/test_lost.py::test_is_survived[a page that was meant for "
-        "another block lies where its own LPA shares a page]",
+                      "not oob"), (), "crash/test_lost.py::test_is_survived_where_pages_have_no_numbers[a page that "
+        "was meant for another block lies where its own LPA shares a page]",
     ),
     "a checkpoint that cleans for none of validity's pages": Bug(
         "core", Patch("engine/device/ssd", "or (self.validity.in_flash and not self.affords_more())", "or (False)"),
@@ -571,12 +571,13 @@ BUGS: dict[str, Bug] = {
     ),
     "a group of paired pages that is gone on with": Bug(
         "recovery", Patch("engine/recovery/recovery", "reopens and next_page % group == 0 and", "reopens and"),
-        (), "crash/test_lost.py::test_is_survived[a block that was closed inside a group is opened again]",
+        ("slimftl", "hpftl"),
     ),
     "two live pages of one name, of which neither is nobody's": Bug(
         "paged", Patch("parts/paged/part_pages", "                    nobody[0] = ppa\n                named[",
                        "                    pass\n                named["),
-        (), "crash/test_lost.py::test_is_survived[a misdirected page and a translation page that rots: tpftl]",
+        (), "crash/test_lost.py::test_is_survived_where_pages_have_no_numbers[a misdirected page and a translation "
+        "page that rots: tpftl]",
     ),
     "a live page of an LPA that holds nothing, which is somebody's": Bug(
         "paged", Patch("parts/paged/paged_map", "                    if ppas[i] == NONE:\n",

@@ -37,8 +37,8 @@ assert flashfs.__file__.startswith(sys.argv[2]), flashfs.__file__
 print(json.dumps(test_planted.caught_by(sys.argv[1], sys.argv[3])))
 """
 TESTED = """
-import sys, flashfs
-if not flashfs.__file__.startswith(sys.argv[1]):
+import sys, flashfs, nandimg
+if not all(package.__file__.startswith(sys.argv[1]) for package in (flashfs, nandimg)):
     sys.exit("these are not the patched modules")
 import pytest
 sys.exit(pytest.main(sys.argv[2:]))
@@ -114,7 +114,7 @@ def test_the_tier_that_caught_it_last_is_asked_first(monkeypatch: pytest.MonkeyP
 def must_fail(test: str, path: Path, temp: Path) -> None:
     """The test, with the patched modules."""
     command = [sys.executable, "-c", TESTED, str(path), "-q", "-p", "no:cacheprovider", f"--basetemp={temp}",
-               str(bugs.ROOT / "tests" / test)]  # fmt: skip
+               "-o", f"pythonpath={path}", str(bugs.ROOT / "tests" / test)]  # fmt: skip
     done = subprocess.run(command, cwd=path, env=bugs.environment(path), capture_output=True, text=True, timeout=500)
     failed = done.returncode == 1 and "1 failed" in done.stdout
     assert failed or done.returncode < 0, f"{test} did not notice: {done.stdout[-2000:]}{done.stderr[-2000:]}"
