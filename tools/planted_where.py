@@ -7,7 +7,8 @@ ROOT is a checkout that is built (default: this one). Nothing is run: the tests 
 alone tries is a line of a compiled module, which has to be built anew.
 
 FILE is what a run of those tests with FLASHFS_CATCHES=FILE has left: which tier caught which bug in which FTL goes into
-tests/crash/caught.json, and the next run asks that tier first.
+tests/crash/caught.json, and the next run asks that tier first; where none did, that goes into tests/crash/missed.json,
+and the next run does not ask there.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parents[1]
 TESTS = ("test_is_caught", "test_a_patch_is_caught")
 CAUGHT = HERE / "tests" / "crash" / "caught.json"
+MISSED = CAUGHT.with_name("missed.json")
 FAST = "not slow and not package"
 
 
@@ -46,14 +48,21 @@ def tried(ids: list[str]) -> dict[str, list[str]]:
 
 
 def note_catches(lines: Path) -> int:
-    """Put them into caught.json; of a bug that is there already, the FTLs that are not among them stay."""
-    known = json.loads(CAUGHT.read_text())
+    """Put them into caught.json and missed.json; what is there already of other FTLs stays."""
+    known, missed = json.loads(CAUGHT.read_text()), json.loads(MISSED.read_text())
     for line in lines.read_text().splitlines():
         bug, ftl, tier = json.loads(line)
-        known.setdefault(bug, {})[ftl] = tier
-    rows = (f"{json.dumps(bug)}: {json.dumps(dict(sorted(known[bug].items())))}" for bug in sorted(known))
-    CAUGHT.write_text("{\n" + ",\n".join(rows) + "\n}\n")
-    print(f"{CAUGHT}: {sum(map(len, known.values()))} catches of {len(known)} bugs")
+        left = set(missed.pop(bug, ())) - {ftl} | ({ftl} if tier is None else set())
+        if left:
+            missed[bug] = sorted(left)
+        if tier is not None:
+            known.setdefault(bug, {})[ftl] = tier
+        elif ftl in known.get(bug, {}):
+            del known[bug][ftl]
+    for path, found in ((CAUGHT, {bug: dict(sorted(of.items())) for bug, of in known.items()}), (MISSED, missed)):
+        rows = ",\n".join(f"{json.dumps(bug)}: {json.dumps(found[bug])}" for bug in sorted(found))
+        path.write_text(f"{{\n{rows}\n}}\n")
+        print(f"{path}: {sum(map(len, found.values()))} of {len(found)} bugs")
     return 0
 
 
