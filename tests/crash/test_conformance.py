@@ -18,6 +18,7 @@ from typing import Any
 
 import bugs
 import numpy as np
+import plants
 import pytest
 from schemes import STANDS_FOR
 
@@ -333,10 +334,10 @@ BUGS = {
     "a remap from the wrong end": Bug("remaps", remaps_upwards, "not what was written last"),
     "a move that is none": Bug("remaps", moves_nothing_away, "not what was written last"),
     "a remap that copies": Bug("remaps", scheme_with(remaps=True), "pages were remapped, and"),
-    "a recovery that scans nothing": Bug("durability", bugs.skip_step("scan"), "it may hold"),
-    "a trim that is overlooked": Bug("durability", bugs.lost_newest_trim, "it may hold"),
+    "a recovery that scans nothing": Bug("durability", plants.skip_step("scan"), "it may hold"),
+    "a trim that is overlooked": Bug("durability", plants.lost_newest_trim, "it may hold"),
     "a failing block that is kept": Bug("failing", mapping_of(Relabelling), "is not retired"),
-    "pages lost behind a failure": Bug("failing", bugs.skip_step("resolve"), "is not what was written last"),
+    "pages lost behind a failure": Bug("failing", plants.skip_step("resolve"), "is not what was written last"),
     "trims that free nothing": Bug("gc", trim_by_writing, "live pages"),
     "more open blocks than there is room for": Bug("gc", scheme_with(build=crowding), "DeviceFullError"),
     "no wear levelling": Bug("wear", heedless(), "would be the most"),
@@ -354,8 +355,8 @@ BUGS = {
     "a total that is no sum": Bug("dram", stats_with(lambda s: s["dram"].update(total=1)), "dram total"),
     "an unmount without a checkpoint": Bug("clean", unclean, "recovered: "),
     "an LPA that is not saved": Bug("maps", mapping_of(Forgetful), ""),
-    "a recovery that takes something away": Bug("idempotent", bugs.after_recovery(forget), ""),
-    "sequence numbers that begin again": Bug("idempotent", bugs.after_recovery(bugs.restart_sequence),
+    "a recovery that takes something away": Bug("idempotent", plants.after_recovery(forget), ""),
+    "sequence numbers that begin again": Bug("idempotent", plants.after_recovery(plants.restart_sequence),
                                              "sequence number"),
     "a read-only mount that writes": Bug("readonly", writing_when_read_only, "bytes of it have changed"),
     "a read-only mount that takes writes": Bug("readonly", changes_in_silence, "read-only"),
@@ -410,7 +411,7 @@ def test_every_check_has_a_bug_and_a_least_count() -> None:
 
 
 def test_a_lost_page_has_the_line_that_replays_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    bugs.lost_newest_trim(monkeypatch)
+    plants.lost_newest_trim(monkeypatch)
     *command, line = shlex.split(one("pagemap", "durability").replay)
     assert command == ["flashfs", "crash", "replay"]
     assert run_case(Case.parse(line)).failure is not None

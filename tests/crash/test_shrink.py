@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 
-import bugs
+import plants
 import pytest
 
 from flashfs import cli
@@ -14,7 +14,7 @@ from flashfs.crash.shrink import kind_of, shrink, smaller_than, why_of
 
 
 def test_a_bug_that_was_planted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    bugs.lost_newest_trim(monkeypatch)
+    plants.lost_newest_trim(monkeypatch)
     found = campaign.run("pagemap", "random", 3, 300).failures[0]
     *_, line = shlex.split(found.replay)
     case = Case.parse(line)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import bugs
+import plants
 import pytest
 from schemes import EACH, KINDS, STANDS_FOR, limited
 
@@ -124,7 +124,7 @@ def forked(case: Case, **how: Any) -> list[tuple[Case, str | None]]:
 def test_a_fork_and_its_line_agree(monkeypatch: pytest.MonkeyPatch, ftl: str, spoilt: bool, depth: int) -> None:
     """Failure for failure, word for word: on the engine as it is, and on one whose recovery forgets the trims."""
     if spoilt:
-        bugs.lost_newest_trim(monkeypatch)
+        plants.lost_newest_trim(monkeypatch)
     rnd = random.Random(f"{ftl} {depth}")
     failed = 0
     for unit in range(12):
@@ -236,7 +236,7 @@ def test_units_go_on_from_any_number() -> None:
 @pytest.mark.parametrize("tier", ["random", *(pytest.param(tier, marks=SLOW) for tier in ("every", "sweep", "host"))])
 def test_two_processes_find_what_one_finds(monkeypatch: pytest.MonkeyPatch, tier: str) -> None:
     """In the same order too: on an engine that fails now and then, the same failures."""
-    bugs.lost_newest_trim(monkeypatch)
+    plants.lost_newest_trim(monkeypatch)
     bound = 1 if tier == "every" else 100
     heard: list[int] = []
     one = campaign.run("pagemap", tier, 5, bound)
@@ -335,7 +335,7 @@ def test_a_seed_is_drawn_and_said_and_kept(tmp_path: Path, capsys: pytest.Captur
     assert {row["seed"] for row in rows} == seeds
     assert all(row["cuts"] >= 30 and (row["ftl"], row["tier"]) == ("pagemap", "random") for row in rows)
     with pytest.MonkeyPatch.context() as patch:
-        bugs.lost_newest_trim(patch)
+        plants.lost_newest_trim(patch)
         assert cli.run([*line, "--cuts", "500", "--seed", "11"]) == 1
     assert len(file.read_text().splitlines()) == 2
     assert capsys.readouterr().err == ""
@@ -350,7 +350,7 @@ def test_the_command_ends_in_time_and_keeps_what_it_found(
     rows = json.loads(capsys.readouterr().out)
     assert 1 <= len(rows) <= 4 and all(row["cuts"] for row in rows)
     assert file.read_text() == ""
-    bugs.lost_newest_trim(monkeypatch)
+    plants.lost_newest_trim(monkeypatch)
     for seconds in ("1", "10", "100"):  # a busy machine may have done too little
         line[line.index("--seconds") + 1] = seconds
         file.unlink()
@@ -396,7 +396,7 @@ def test_bad_usage(arguments: list[str], said: str, capsys: pytest.CaptureFixtur
 def test_a_failure_is_reported_with_its_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bugs.lost_newest_trim(monkeypatch)
+    plants.lost_newest_trim(monkeypatch)
     line = ["crash", "--ftl", "pagemap", "--tier", "sweep", "--cuts", "300", "--seed", "11", "--jobs", "1"]
     assert cli.run([*line, "--json"]) == 1
     row = json.loads(capsys.readouterr().out)[0]
@@ -417,7 +417,7 @@ def test_a_foreign_scheme_goes_through_every_tier(monkeypatch: pytest.MonkeyPatc
         bound = 0 if tier == "every" else 6 if tier == "wide" else 30
         result = campaign.run(name, tier, 1, bound, jobs=2 if tier == "host" else 1)
         must_survive(result, bound)
-    bugs.lost_newest_trim(monkeypatch)
+    plants.lost_newest_trim(monkeypatch)
     failure = campaign.run(name, "random", 1, 100, jobs=2).failures[0]
     *command, line = shlex.split(failure.replay)
     assert command == ["flashfs", "crash", "replay"]
