@@ -36,7 +36,7 @@ from flashfs.engine.blocks.pool cimport (
     runs_out,
 )
 from flashfs.engine.recovery.mend cimport Mender
-from flashfs.engine.recovery.scan cimport HEADED, IN_LOG, SCANNED, TORN_IN, Scanner
+from flashfs.engine.recovery.scan cimport EXCLUDED, HEADED, IN_LOG, SCANNED, TORN_IN, Scanner
 from flashfs.engine.device.ssd cimport Ssd
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
@@ -413,6 +413,8 @@ cdef class Worker(Mender):
                         and not self.marks[block] & TORN_IN and next_page < self.ssd.pages_per_block
                         and self.full_read(block * self.ssd.pages_per_block + next_page, &oob) == PAGE_ERASED):
                     self.ssd.pool.state[block] = STATE_OPEN
+            if self.marks[block] & EXCLUDED:
+                continue                    # nothing in it was flushed, and the next recovery is to know that, too
             if self.marks[block] & SCANNED and not self.is_collected(block):
                 self.ssd.nand.vouch(block, self.whole[block])
             elif self.spared and self.ssd.validity.count(block) and self.ssd.nand.synced(block) == 0:
