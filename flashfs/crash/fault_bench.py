@@ -265,7 +265,10 @@ class HurtBench(Bench):
 
     def bound(self) -> int | None:
         """How many LPAs the damage so far may cost: as many as pages of the host were damaged, if nothing else was.
-        None: any number, because they share pages, or their map or the log was hit."""
+        None: any number, because they share pages, or their map or the log was hit; or because the write buffer is in
+        NVRAM, so that pages count which were never flushed, and may go where a flushed one is missing."""
+        if self.case.plp or any(one.name == "plp" for one in self.case.later):
+            return None
         if any(step.operation in CARRIES for step in self.steps):
             return None
         if any(fault.mode == "stuck" for fault in self.case.faults):

@@ -28,11 +28,10 @@ cdef class RecoveryWishes(Owner):
         must be durable before."""
         return False
 
-    def recovery_conflicts(self, bint hurt, bint promised):
+    def recovery_conflicts(self, bint hurt):
         """Blocks whose pages must be left out of the recovery for the mapping to make sense; it is then redone
         without them. Only a host that died with writes lost can cause one; or, if the recovery is ``hurt`` (it has
-        raised an alarm), an old page that is its LPA's newest again, because a flushed one cannot be read.
-        ``promised``: what was acknowledged counts, flushed or not, for the write buffer is in NVRAM."""
+        raised an alarm), an old page that is its LPA's newest again, because a flushed one cannot be read."""
         return ()
 
     def recovery_erased(self):

@@ -92,7 +92,7 @@ cdef class Resolver(RecordTaker):
                 self.settle_all(self.entries.entry(0), self.entries.count())
             erased = self.newly(self.ssd.mapping.recovery_erased(), REOPENED)
             hurt = len(self.alarms) > 0
-            if not erased and not self.newly(self.ssd.mapping.recovery_conflicts(hurt, self.ssd.buffer.in_nvram),
+            if not erased and not self.newly(self.ssd.mapping.recovery_conflicts(hurt),
                                              EXCLUDED | (REOPENED if hurt else 0)):
                 break
             self.load_base()

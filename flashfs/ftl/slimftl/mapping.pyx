@@ -299,7 +299,7 @@ cdef class SlimMapping(Mapping):
         live = [block for block in blocks if self.ssd.validity.count(block)]
         return sorted(live, key=lambda block: self.ssd.pool.describe(block)["order"])
 
-    def recovery_conflicts(self, bint hurt, bint promised):
+    def recovery_conflicts(self, bint hurt):
         """Two blocks of one VBA with live pages: a move lost pages with the host, and what was written after it was
         not. The newer block goes: nothing in it was ever flushed. Without a checkpoint the older one goes: what lives
         in it was trimmed, and nobody knows any more. So it does where a page is missing and the newer block was
@@ -311,7 +311,7 @@ cdef class SlimMapping(Mapping):
             if len(blocks) < 2:
                 continue
             newest = blocks[len(blocks) - 1]
-            older_go = self.from_nothing or hurt and (promised or self.ssd.nand.synced(newest) > 0)
+            older_go = self.from_nothing or hurt and self.ssd.nand.synced(newest) > 0
             out += blocks[:-1] if older_go else blocks[1:]
         return out
 
