@@ -543,6 +543,32 @@ BUGS: dict[str, Bug] = {
         (), "crash/test_lost.py::test_is_survived[a page of the validity log lies where the page lay to which LPAs "
             "strayed]",
     ),
+    "a first page of another block that is believed against most others": Bug(
+        "recovery", Patch("engine/recovery/scan", "        return agree > differ\n", "        return False\n"),
+        (), "crash/test_lost.py::test_is_survived[the first page of a new block is another block's]",
+    ),
+    "a read that believes a first page of another block": Bug(
+        "core", Patch("engine/device/reader", "        if agree <= differ:\n", "        if True:\n"),
+        (), "crash/test_lost.py::test_is_survived[geckoftl: a recovery that scans nothing of a block believes its first "
+            "page]",
+    ),
+    "of two LPAs at one page the lower one keeps it": Bug(
+        "recovery", Patch("engine/recovery/mend", "next((lpa for lpa in lpas if self.is_of(at, lpa, 0)), lpas[0])",
+                          "lpas[0]"),
+        (), "crash/test_lost.py::test_is_survived[two LPAs at one page: the one whose page it is keeps it]",
+    ),
+    "a block that was left out of a recovery, and is vouched for": Bug(
+        "recovery", Patch("engine/recovery/recovery", "            if self.marks[block] & EXCLUDED:\n",
+                          "            if False:\n"),
+        (), "crash/test_lost.py::test_is_survived[slimftl: a block that one recovery left out, and vouched for, is "
+            "believed by the next]",
+    ),
+    "a block that no sync has counted, and no recovery vouches for": Bug(
+        "recovery", Patch("engine/recovery/recovery", "                self.vouch_unread(block)\n",
+                          "                pass\n"),
+        (), "crash/test_lost.py::test_is_survived[a block that no sync has counted, after a recovery that scanned "
+            "nothing: dftl]",
+    ),
 }  # fmt: skip
 for listed in sorted((ROOT / "tests" / "ftl").glob("*/bugs.toml")):
     BUGS |= of_a_room(listed)
