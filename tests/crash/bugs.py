@@ -549,8 +549,8 @@ BUGS: dict[str, Bug] = {
     ),
     "a read that believes a first page of another block": Bug(
         "core", Patch("engine/device/reader", "        if agree <= differ:\n", "        if True:\n"),
-        (), "crash/test_lost.py::test_is_survived[geckoftl: a recovery that scans nothing of a block believes its first "
-            "page]",
+        (), "crash/test_lost.py::test_is_survived[geckoftl: a recovery that scans nothing of a block believes its "
+            "first page]",
     ),
     "of two LPAs at one page the lower one keeps it": Bug(
         "recovery", Patch("engine/recovery/mend", "next((lpa for lpa in lpas if self.is_of(at, lpa, 0)), lpas[0])",
