@@ -345,7 +345,8 @@ class HurtBench(Bench):
             block, page = rnd.choice(places)
             self.say(f"block {block} page {page} is spoilt")
             status, oob = self.nand.chip.read_spare_area(block, page)
-            self.spoilt.append(oob[6] if status == 1 else USER)  # a page that is torn already costs no more
+            if status == 1:                 # a page that cannot be read already costs no more
+                self.spoilt.append(oob[6])
             spoil(self.nand.chip, block, page)
         self.damaging = True
         self.survive()

@@ -414,7 +414,7 @@ cdef class Worker(Mender):
                         and self.full_read(block * self.ssd.pages_per_block + next_page, &oob) == PAGE_ERASED):
                     self.ssd.pool.state[block] = STATE_OPEN
             if self.marks[block] & EXCLUDED:
-                continue                    # nothing in it was flushed, and the next recovery is to know that, too
+                continue                    # left out: if this is cut, the next recovery must not take it for flushed
             if self.marks[block] & SCANNED and not self.is_collected(block):
                 self.ssd.nand.vouch(block, self.whole[block])
             elif self.spared and self.ssd.validity.count(block) and self.ssd.nand.synced(block) == 0:
