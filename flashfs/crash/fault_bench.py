@@ -341,8 +341,8 @@ class HurtBench(Bench):
             for slot in (0, 1):
                 self.nand.chip.write_boot_slot(slot, rnd.randbytes(64))
         places = self.places(word)
-        if places:
-            block, page = rnd.choice(places)
+        some = places if word == "xm" else rnd.sample(places, min(1, len(places)))
+        for block, page in some:
             self.say(f"block {block} page {page} is spoilt")
             status, oob = self.nand.chip.read_spare_area(block, page)
             if status == 1:                 # a page that cannot be read already costs no more
@@ -353,6 +353,10 @@ class HurtBench(Bench):
 
     def places(self, word: str) -> list[tuple[int, int]]:
         """(block, page) of all that ``word`` may mean."""
+        if word == "xm":
+            pages = self.places("xp")
+            rnd = random.Random(f"{self.case.line()} {self.phase} many")
+            return rnd.sample(pages, rnd.randint(0, len(pages))) + self.places("xc") + self.places("xd")
         if word in ("xh", "xp"):
             live = [(block, self.ssd.validity.live_in(block)) for block in range(self.geometry.blocks)]
             return [(block, 0 if word == "xh" else page) for block, pages in live for page in pages]

@@ -139,7 +139,8 @@ BUGS: dict[str, Bug] = {
         "[a superseded translation page, moved onto the newest version of it in the same block]",
     ),
     "a recovery that lets the original win over its copy": Bug(
-        "recovery", Patch("engine/recovery/found_pages", "return order_a < order_b", "return order_a > order_b")
+        "recovery", Patch("engine/recovery/found_pages", "return not entry_flags(a) & FLAG_MOVED",
+                          "return not entry_flags(b) & FLAG_MOVED"),
     ),
     "a block with a torn page that is opened again": Bug(
         "recovery", Patch("engine/recovery/recovery", "and not self.marks[block] & TORN_IN and", "and"),
@@ -403,10 +404,6 @@ BUGS: dict[str, Bug] = {
               "                <Move*> self.moves.at).old // self.ssd.pages_per_block\n"),
         (), "engine/test_groups.py::test_a_group_whose_last_page_is_missing_is_undone_whole",
     ),
-    "a move that makes no room for what the map reports of its own pages": Bug(
-        "mover", Patch("engine/device/mover", "return 2 + self.ssd.mapping.own_reports", "return 2"),
-        (), "engine/test_paged_over_stores.py::test_contents_and_every_invariant_after_much_cleaning[leaftl-flash]",
-    ),
     "a move that believes rotten data, but for a block's first page": Bug(
         "mover", Patch("engine/device/mover", "if (order and self.status[i] == PAGE_OK and", "if (order and"),
         (), "engine/test_edges_moves.py::test_rotten_data_behind_the_first_page_of_a_block_move_as_unreadable",
@@ -431,10 +428,6 @@ BUGS: dict[str, Bug] = {
         "core", Patch("engine/device/reader", "(oob.order == order or order == 0) and not oob",
                       "not oob"), (), "crash/test_lost.py::test_is_survived_where_pages_have_no_numbers[a page that "
         "was meant for another block lies where its own LPA shares a page]",
-    ),
-    "a checkpoint that cleans for none of validity's pages": Bug(
-        "core", Patch("engine/device/ssd", "or (self.validity.in_flash and not self.affords_more())", "or (False)"),
-        (), "crash/test_lost.py::test_is_survived[trims alone, each with a checkpoint and a page of validity]",
     ),
     "a life that counts the programs of this mount again at each checkpoint": Bug(
         "counters",
@@ -466,7 +459,8 @@ BUGS: dict[str, Bug] = {
     ),
     "a recovery that makes no room where no block is free": Bug(
         "recovery", Patch("engine/recovery/recovery", "        self.find_room()\n", ""),
-        (), "ftl/remapssd/test_crash_lines.py::test_is_survived[no block is free where the only checkpoint is lost]",
+        (), "crash/test_lost.py::test_is_survived[much is spoilt at once, and older pages that count again leave no "
+            "block free]",
     ),
     "a recovery that believes a first page which is older than the checkpoint": Bug(
         "recovery", Patch("engine/recovery/scan", "                self.trust_base(block)\n", ""), (),
@@ -491,16 +485,10 @@ BUGS: dict[str, Bug] = {
         "recovery", Patch("engine/recovery/recovery", "        if self.ssd.log_overgrown():\n", "        if False:\n"),
         (), "engine/test_many_lives.py::test_the_log_of_trims_leaves_room_on_the_smallest_chip[0-lazyftl]",
     ),
-    "pages that fill up a block, taken for live": Bug(
-        "settle", Patch("engine/recovery/resolve", "oob.kind != KIND_USER and oob.kind != KIND_PAD:",
-                        "oob.kind != KIND_USER:"),
-        (), "crash/test_lost.py::test_is_survived[pages that fill up a block look alive, so moves of it that were done "
-            "are undone]",
-    ),
     "an erase that was cut, which the pages that it hurt do not say": Bug(
         "chip", Patch("nandimg/_chip", "            if epoch > now or check == begun:\n",
                       "            if epoch > now:\n"),
-        (), "crash/test_lost.py::test_is_survived[an erase that was cut, and the host lost the block table: geckoftl]",
+        (), "nandimg/test_chip.py::test_an_erase_that_was_cut_shows_in_its_pages_where_the_host_lost_the_table[prefix]",
     ),
     "a group of paired pages that is gone on with": Bug(
         "recovery", Patch("engine/recovery/recovery", "reopens and next_page % group == 0 and", "reopens and"),
@@ -526,6 +514,12 @@ BUGS: dict[str, Bug] = {
         "recovery", Patch("engine/device/ssd", "        if clean or self.hint_may_be_clean:\n", "        if clean:\n"),
         (), "crash/test_lost.py::test_is_survived[a clean checkpoint's block is erased and cut, and the host loses the "
             "newer hint]",
+    ),
+    "a battery that is believed though the log knows of a later trim": Bug(
+        "battery", Patch("engine/recovery/recovery", "if seq < newest and self.is_from_before(ppa, newest):",
+                         "if False:"),
+        (), "crash/test_lost.py::test_is_survived[the record of a trim is on the disk, and the battery's words of "
+            "before it: a page in NVRAM is older]",
     ),
     "pages that live in a block of metadata after a recovery": Bug(
         "recovery", Patch("engine/recovery/recovery", "hurt = self.forget_homeless() or self.torn", "hurt = self.torn"),

@@ -422,3 +422,24 @@ def test_the_first_erase_passes_records_of_an_erase_that_was_lost(tmp_path: Path
         for _ in range(3):
             image.chip.erase_block(3)
             assert [image.chip.read_spare_area(3, page)[0] for page in range(4)] == [0] * 4
+
+
+@pytest.mark.parametrize("shape", ["prefix", "data-only", "oob-only", "unstable"])
+def test_an_erase_that_was_cut_shows_in_its_pages_where_the_host_lost_the_table(tmp_path: Path, shape: str) -> None:
+    """Nothing that was synced is missing then: the block was dead when its erase began."""
+    path = tmp_path / "chip"
+    create(path, SMALL_FILE)
+    with closing(open_image(path)) as image:
+        layout, chip = image.header.layout, image.chip
+        for page in range(4):
+            chip.program_page(3, page, bytes(SMALL_FILE.page_bytes), b"old")
+        chip.synchronise()
+        assert chip.synced_pages(3) == 4
+        tables = path.read_bytes()[layout.table_at : layout.nvram_at]
+        with pytest.raises(PowerCut):
+            FaultyNand(chip, [Cut(1, shape)]).erase_block(3)
+    with path.open("r+b") as file:
+        file.seek(layout.table_at)
+        file.write(tables)
+    with closing(open_image(path)) as image:
+        assert image.chip.synced_pages(3) == 0

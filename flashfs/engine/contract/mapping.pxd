@@ -16,7 +16,6 @@ cdef class Mapping(Hooks):
     cdef readonly Deduplication dedup
     cdef readonly Runs runs
     cdef readonly Checkpointer from_pages
-    cdef readonly uint32_t own_reports     # reports of its own pages that validity may get for each page it is told of
     cdef readonly bint demand              # parts of it are in flash: ``prepare`` reads, and may write and clean
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil

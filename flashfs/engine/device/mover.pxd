@@ -72,5 +72,4 @@ cdef class Mover:
                            int64_t* end) except? 0xFFFFFFFE nogil
     cdef int commit_move(self, uint32_t n) except -1 nogil
     cdef int let_left_die(self) except -1 nogil
-    cdef uint32_t reports(self) noexcept nogil
     cdef int end_move(self) except -1 nogil

@@ -47,6 +47,7 @@ cdef extern from *:
 
 cdef enum:
     RUN = 32                 # pages that one program carries at most
+    REPORTS = 2              # to validity, of each page that is moved: its two places
 
 cdef uint32_t OF_USER = NONE - 1  # in place of a number of pages
 
@@ -160,7 +161,7 @@ cdef class Mover:
         cdef int before = self.ssd.stopped
         cdef int64_t end = self.ssd.now_ns
         if self.ssd.validity.in_flash:     # before any of its pages is known
-            self.ssd.validity.prepare(self.reports() * self.ssd.validity.count(block), False)
+            self.ssd.validity.prepare(REPORTS * self.ssd.validity.count(block), False)
         self.ssd.map_ns = self.ssd.now_ns
         self.group = 0
         self.one_by_one = False
@@ -189,10 +190,6 @@ cdef class Mover:
         self.ssd.stopped = before
         self.end_move()
         return 1
-
-    cdef uint32_t reports(self) noexcept nogil:
-        """What validity may be told for each page that is moved: its two places, and what the map has to add."""
-        return 2 + self.ssd.mapping.own_reports
 
     cdef int end_move(self) except -1 nogil:
         """All is consistent again."""
@@ -267,7 +264,7 @@ cdef class Mover:
                 many += 1
             elif not self.relocate(blocks[i], stream, cause):
                 return NONE
-        pages *= self.reports()            # before any of them is known
+        pages *= REPORTS            # before any of them is known
         if self.ssd.validity.in_flash and self.ssd.validity.prepare(<uint32_t> pages, False) < pages:
             for i in range(many):
                 if not self.relocate(self.victims[i], stream, cause):
@@ -288,7 +285,7 @@ cdef class Mover:
         while n:
             part = n
             if self.ssd.validity.in_flash:
-                part = max(<uint32_t> 1, min(n, self.ssd.validity.prepare(self.reports() * n, False) // self.reports()))
+                part = max(<uint32_t> 1, min(n, self.ssd.validity.prepare(REPORTS * n, False) // REPORTS))
             if not self.move_pages(ppas, part, stream, cause):
                 return 0
             ppas += part

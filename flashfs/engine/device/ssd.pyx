@@ -297,7 +297,7 @@ cdef class Ssd(Engine):
     cdef int64_t trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil:
         """The pages read zeros from now on, and for ever once this is flushed. A page that holds nothing costs
         nothing: no record is kept of it. Returns when what the map had to read for it is there."""
-        cdef uint32_t part, i, reports = 2 + self.mapping.own_reports
+        cdef uint32_t part, i, reports = 2
         cdef int64_t end = t_ns
         cdef bint any_lived
         self.now_ns = t_ns
@@ -459,9 +459,9 @@ cdef class Ssd(Engine):
                 if self.mapping.demand:
                     self.placement.make_ready(stream)  # what was prepared may have taken what was made ready
                 if self.validity.in_flash:
-                    at_hand = done + self.room_for(at_hand - done, 3 + self.mapping.own_reports, stream)
+                    at_hand = done + self.room_for(at_hand - done, 3, stream)
             elif self.validity.in_flash and moves != self.mover.moves:  # what was moved meanwhile took of that room
-                at_hand = done + self.room_for(at_hand - done, 3 + self.mapping.own_reports, stream)
+                at_hand = done + self.room_for(at_hand - done, 3, stream)
             ext.choice = 0
             self.placement.take(stream, lpas + done, at_hand - done, &ext)
             if moves != self.mover.moves:  # what was programmed before may lie elsewhere by now
@@ -506,9 +506,9 @@ cdef class Ssd(Engine):
         return end
 
     cdef uint32_t room_for(self, uint32_t n, uint32_t reports, int stream) except? 0xFFFFFFFF nogil:
-        """Before ``n`` pages are bound or trimmed, with so many ``reports`` a page of what lives and dies (its new
-        place, its old one, and what the mapping may have to say of its own pages): how many of them the validity store
-        has room for. To make room may be to clean, and to clean takes room: both have to hold in the end."""
+        """Before ``n`` pages are bound or trimmed, with so many ``reports`` a page of what lives and dies: how many of
+        them the validity store has room for. To make room may be to clean, and to clean takes room: both have to hold
+        in the end."""
         cdef uint32_t room = self.validity.room()
         while room < n * reports:
             room = self.validity.prepare(n * reports, True)

@@ -16,6 +16,7 @@ cdef class Worker(Mender):
     cdef bint untouched_since(self, uint32_t ppa) except -1
     cdef take_pool(self, uint64_t order)
     cdef bint doubts_slots(self, uint64_t trimmed) except -1
+    cdef bint is_from_before(self, uint32_t ppa, uint64_t seq) except -1
     cdef int free_more(self) except -1
     cdef mark_in_log(self, uint32_t block)
     cdef int tell_blocks(self, bint reopens) except -1 nogil

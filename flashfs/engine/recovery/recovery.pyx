@@ -293,18 +293,34 @@ cdef class Worker(Mender):
         return note
 
     cdef bint doubts_slots(self, uint64_t trimmed) except -1:
-        """Whether a page in the NVRAM may be older than a trim of which no record was written: the mapping has no page
-        of that LPA, and cannot say whether it had one when it was trimmed."""
-        cdef uint64_t logged = self.checkpoint_seq
+        """Whether a page in the NVRAM is, or may be, older than a trim of which log and mapping do not say the same.
+        There may be no record of it, for the mapping has no page of that LPA, and cannot say whether it had one when
+        it was trimmed. Or there is one, but the mapping has a page that is older still: it stands on words of an
+        earlier moment than the log (the host died), when the page in the NVRAM was the newest."""
+        cdef uint64_t logged = self.checkpoint_seq, newest
+        cdef uint32_t ppa
         self.slots = self.ssd.buffer.survivors(CAUSE_RECOVERY)
         if self.trim_index.count():
             logged = max(logged, self.trim_index.record(self.trim_index.count() - 1).seq)
-        if trimmed <= logged:
-            return False
-        for lpa, seq, _ in self.slots:
-            if lpa < self.ssd.lpas and self.checkpoint_seq < seq < trimmed and self.ssd.mapping.locate(lpa) == NONE:
+        self.trim_index.begin()
+        for lpa, seq, _ in sorted(self.slots, key=lambda slot: slot[0]):
+            if lpa >= self.ssd.lpas or seq <= self.checkpoint_seq:
+                continue
+            ppa = self.ssd.mapping.locate(lpa)
+            if ppa == NONE:
+                if logged < trimmed and seq < trimmed:
+                    return True
+                continue
+            newest = self.trim_index.newest(lpa)
+            if seq < newest and self.is_from_before(ppa, newest):
                 return True
         return False
+
+    cdef bint is_from_before(self, uint32_t ppa, uint64_t seq) except -1:
+        """Whether that page says that it was written before ``seq``."""
+        cdef Oob oob
+        return self.spare_read(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block,
+                               &oob) == PAGE_OK and oob.seq < seq
 
     # --- who wins: resolve.pyx
 

@@ -13,7 +13,6 @@ from flashfs.engine.contract.engine cimport KINDS
 from flashfs.engine.contract.owner cimport Owner
 from flashfs.engine.blocks.pool cimport (
     FLAG_MOVED,
-    KIND_PAD,
     KIND_USER,
     KIND_VALIDITY,
     NONE,
@@ -231,9 +230,8 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef int drop_superseded(self, uint32_t block) except -1 nogil:
-        """Pages of a block that a late validity store calls live, though newer ones took their place, are dead; so are
-        those that only fill a block up. Whose they are their spare areas say; or, where the block is half erased, the
-        map of the checkpoint."""
+        """Pages of a block that a late validity store calls live, though newer ones took their place, are dead. Whose
+        they are their spare areas say; or, where the block is half erased, the map of the checkpoint."""
         cdef Oob oob
         cdef uint32_t page, ppa, lpa
         cdef uint64_t seq
@@ -242,9 +240,9 @@ cdef class Resolver(RecordTaker):
             if not self.ssd.validity.is_live(ppa):
                 continue
             if self.spare_read(block, page, &oob) == PAGE_OK:
-                if oob.kind != KIND_USER and oob.kind != KIND_PAD:
+                if oob.kind != KIND_USER:
                     continue
-                lpa = oob.lpa if oob.kind == KIND_USER else NONE
+                lpa = oob.lpa
                 seq = oob.seq
             else:
                 lpa = self.ssd.mapping.owner_of(ppa)

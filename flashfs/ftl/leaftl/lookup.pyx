@@ -46,7 +46,6 @@ cdef class LearnedPlaces(PagedMapping):
         self.own_pages(TranslationPages(ssd, gmd, self.table.groups * gmd.span), gmd)
         self.pages = TablePages(self, self.table, gmd)
         self.table.put_elsewhere(self.pages)
-        self.own_reports = gmd.span         # a group that is changed leaves its translation page
         self.named_lpa = self.named_ppa = self.list_at = NONE
         self.half_erased = set()
 

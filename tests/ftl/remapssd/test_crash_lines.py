@@ -6,6 +6,7 @@ import pytest
 from unnumbered import without_page_numbers
 
 from flashfs.crash import Case, run_case
+from flashfs.crash.host import HostBench
 
 LINES = {
     # The host's disk lost the block that entries are about; the next one was opened under the same order.
@@ -54,6 +55,23 @@ LINES = {
 def test_is_survived(name: str) -> None:
     failure = run_case(Case.parse(LINES[name])).failure
     assert failure is None, failure.why
+
+
+@pytest.mark.parametrize("name", [name for name in LINES if name.startswith("entries about a block that was lost")])
+def test_the_next_block_is_opened_under_an_order_that_no_entry_has(name: str) -> None:
+    mounts = 0
+
+    def mounted(what: str, _: int) -> None:
+        nonlocal mounts
+        if what.startswith("mounted"):
+            mounts += 1
+            found = bench.ssd.mapping.rmm.claims()["stamp"]
+            assert not len(found) or found.max() <= bench.ssd.pool.last_order
+
+    bench = HostBench(Case.parse(LINES[name]), tell=mounted)
+    outcome = bench.play()
+    assert outcome.failure is None, outcome.failure.why
+    assert mounts
 
 
 @pytest.mark.parametrize("name", [name for name, line in LINES.items() if "misdirect" in line])
