@@ -139,3 +139,18 @@ def test_a_dealloc_calls_what_no_subclass_has() -> None:
                 and not re.search(rf"@cython\.final\n    cdef [\w* ]*\b{called}\(", of_class)
             ]  # fmt: skip
     assert wrong == []
+
+
+def test_calls_through_the_device_are_those_that_are_drawn() -> None:
+    """docs/design/device.md, "Who may call what": a call that is new may close a circle."""
+    text = (ROOT / "docs/design/device.md").read_text()
+    drawn = [(set(re.findall(r"`(\w+)`", calls)), set(by.split(", ")))
+             for calls, by in re.findall(r"^\| (`[a-z_`, ]+`) \| ([a-z_/, ]+) \|$", text, re.M)]  # fmt: skip
+    assert len(drawn) == 5
+    for calls, by in drawn:
+        made = set()
+        for room in ("engine", "parts", "ftl"):
+            for path in (ROOT / "flashfs" / room).rglob("*.pyx"):
+                if re.search(rf"\bssd\.({'|'.join(calls)})\(", path.read_text()):
+                    made.add(f"{path.parent.name}/{path.stem}" if room == "ftl" else path.stem)
+        assert made == by, calls
