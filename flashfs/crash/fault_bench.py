@@ -214,8 +214,9 @@ class HurtBench(Bench):
             self.refuses(error)
 
     def refuses(self, error: CorruptError) -> NoReturn:
-        """A mount refuses the image. After damage that is loud, and nothing is left to judge."""
-        if not self.damaging:
+        """A mount refuses the image. After pages were spoilt, or could not be read, there is more to save than that;
+        after a program that went astray it is loud, and nothing is left to judge."""
+        if not any(fault.kind in ("silent", "misdirect") for fault in self.case.faults):
             raise error
         self.shut = True
         raise Wrong(f"the image cannot be mounted any more: {error}") from None

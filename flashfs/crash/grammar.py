@@ -29,9 +29,8 @@ UNITS = {"": 0, ".": SECTOR, ":": 1}
 CARRIES = ("c", "p", "m", "e")  # words with a source and a target
 
 #: words that spoil something in flash that no power cut could
-SPOILS = ("xc", "xd", "xt", "xb", "xh", "xp")
-MUCH = "xm"  # ... many pages at once
-BARE = ("f", "i", "r", "R", *SPOILS, MUCH)
+SPOILS = ("xc", "xd", "xt", "xb", "xh", "xp", "xm")
+BARE = ("f", "i", "r", "R", *SPOILS)
 
 _PLACE = r"(?P<lpa>\d+)(?:(?P<unit>[.:])(?P<at>\d+))?"
 _REQUEST = re.compile(rf"(?P<op>[wt]){_PLACE}(?:\+(?P<n>\d+))?(?:/(?P<apart>\d+))?")
@@ -100,7 +99,7 @@ def parse_program(text: str) -> Iterator[Step]:
         if step is None:
             raise UsageError(
                 f"program word {word!r}: use wL, wL+N, wL+N/S, wL.S+N, wL:B+N, the same with t, cL-M+N, the same with "
-                f"p, m and e, R, f, i, r, {' or '.join((*SPOILS, MUCH))}"
+                f"p, m and e, R, f, i, r, {' or '.join(SPOILS)}"
             )
         yield step
 

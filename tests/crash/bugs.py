@@ -521,6 +521,11 @@ BUGS: dict[str, Bug] = {
         (), "crash/test_lost.py::test_is_survived[the record of a trim is on the disk, and the battery's words of "
             "before it: a page in NVRAM is older]",
     ),
+    "blocks that wait until nothing in them lives, though no other is left": Bug(
+        "cleaning", Patch("parts/defaults/defaults", "            waiting = self.ssd.victims.fewest_waiting()\n",
+                          "            waiting = NONE\n"),
+        (), "engine/test_paged_over_stores.py::test_power_cuts[dftl-flash-faults-800]",
+    ),
     "pages that live in a block of metadata after a recovery": Bug(
         "recovery", Patch("engine/recovery/recovery", "hurt = self.forget_homeless() or self.torn", "hurt = self.torn"),
         (), "crash/test_lost.py::test_is_survived[two misdirected programs, and an entry that names a block which has "

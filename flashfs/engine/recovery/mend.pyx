@@ -36,6 +36,7 @@ cdef class Mender(Resolver):
         cdef Ssd ssd = self.ssd
         self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
         ssd.mapping.rebuild_allowed()
+        ssd.validity.rebuild_allowed()
         for kind, at in ssd.owned_pages():
             if not ssd.validity.is_live(<uint32_t> at):
                 ssd.lose(kind, <uint32_t> at)
@@ -51,8 +52,9 @@ cdef class Mender(Resolver):
             raise CorruptError(f"the recovered mapping cannot be: {doubt}")
 
     cdef int keep_owned(self) except -1:
-        """An LPA keeps a live page that is no other's, a live page that nobody has dies. Of several LPAs at a page the
-        one keeps it that it names: another's own page is lost, and the map still says where it lay before."""
+        """An LPA keeps a live page of the host's that is no other's, a live page that nobody has dies. Of several LPAs
+        at a page the one keeps it that it names: another's own page is lost, and the map still says where it lay
+        before."""
         cdef uint32_t lpa, ppa
         cdef Ssd ssd = self.ssd
         cdef uint64_t pages = <uint64_t> ssd.nand.blocks * ssd.pages_per_block
@@ -63,7 +65,8 @@ cdef class Mender(Resolver):
         try:
             for lpa in range(ssd.lpas):
                 ppa = ssd.mapping.locate(lpa)
-                if ppa == NONE or not ssd.validity.is_live(ppa):
+                if (ppa == NONE or not ssd.validity.is_live(ppa)
+                        or ssd.kind_of(ppa // ssd.pages_per_block) != KIND_USER):
                     ssd.mapping.unbind(lpa, 1, ssd.olds)
                 elif owned[ppa >> 3] >> (ppa & 7) & 1 and ssd.mapping.sharing is None:
                     disputed.add(ppa)

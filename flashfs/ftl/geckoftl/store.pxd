@@ -18,6 +18,7 @@ cdef class GeckoStore(Validity):
     cdef bint recovering                   # what is reported goes to ``touched``
     cdef bint outdo                        # ... that passed over runs: a newer one is to be written
     cdef bint rebuilt                      # ... that began with runs newer than its entries
+    cdef bint settled                      # ... and is sure of the mapping: what is lost may be made again from it
     cdef bint lost                         # a page of a run cannot be read: all runs are to be written anew
     cdef readonly uint64_t rebuilds
     cdef uint32_t asked                    # the block whose bitmap is in ``answer``, or NONE

@@ -321,11 +321,11 @@ cdef class GeckoStore(Validity):
 
     cdef int rebuild(self) except -1:
         """A page of a run cannot be read. What lives is what the mapping names, then: until that is in flash, it is in
-        DRAM. While a recovery is under way nobody knows it."""
+        DRAM. While a recovery is under way nobody knows it, until that is settled."""
         cdef uint32_t block, lpa, ppa = NONE, w
         cdef uint64_t* words
         cdef uint64_t n
-        if self.recovering:
+        if self.recovering and not self.settled:
             raise MapLostError("a page of Logarithmic Gecko cannot be read")
         self.rebuilds += 1
         self.ssd.alarm("a page of Logarithmic Gecko cannot be read: all of it is made again from the mapping")
@@ -377,8 +377,9 @@ cdef class GeckoStore(Validity):
 
     cdef int commit_touched(self) except -1:
         """What a recovery found goes to flash, in one merge with what it reaches; or all that there is, if runs were
-        lost. If that fails, it is begun anew."""
+        lost, or one is found to be now. If that fails, it is begun anew."""
         cdef uint32_t block
+        cdef bint written
         cdef EntryList before = self.gecko.buffer
         cdef EntryList all_of_it = EntryList(self.gecko.layout, before.room + <uint32_t> (
             self.touched.size() * (self.gecko.layout.parts + 1)))
@@ -394,11 +395,17 @@ cdef class GeckoStore(Validity):
                     self.commit_block(block, self.touched[block])
             if self.outdo and all_of_it.n == 0:
                 self.say_something()
-            if not self.gecko.flush():
-                raise MapLostError("a page of Logarithmic Gecko cannot be read")
-            before.clear()
+            written = self.gecko.flush()
+            if written:
+                before.clear()
         finally:
             self.gecko.buffer = before
+        if not written:
+            if self.lost:
+                raise MapLostError("a page of Logarithmic Gecko cannot be read")
+            self.settled = True             # the device is ready, but for its checkpoint
+            self.rebuild()
+            return self.commit_touched()
         self.clear_touched()
         memset(self.forgotten, 0, self.ssd.nand.blocks)
         self.recovering = self.lost = self.rebuilt = self.outdo = False
@@ -552,10 +559,13 @@ cdef class GeckoStore(Validity):
         self.victims.clear()
         self.gecko.reset()
         self.recovering = True
-        self.lost = self.rebuilt = self.outdo = False
+        self.lost = self.rebuilt = self.outdo = self.settled = False
         self.asked = NONE
 
     # --- recovery
+
+    def rebuild_allowed(self):
+        self.settled = True
 
     def base_from_pages(self, versions, last):
         """Step 3 (Appendix C.1): the runs in force."""

@@ -479,7 +479,11 @@ cdef class Greedy(Cleaning):
         return self.ssd.victims.fewest()
 
     cdef int clean(self) except -1 nogil:
-        cdef uint32_t victim = self.victim()
+        cdef uint32_t victim = self.victim(), waiting = NONE
+        if self.spared and victim != NONE and self.ssd.pool.free_n <= 1:
+            waiting = self.ssd.victims.fewest_waiting()
+        if waiting != NONE and self.ssd.victims.valid[waiting] < self.ssd.victims.valid[victim]:
+            victim = waiting                # nothing is left to wait with
         if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
             if not self.ssd.validity.late and self.ssd.mapping.release_superseded():
                 return 0
