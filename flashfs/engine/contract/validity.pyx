@@ -111,10 +111,6 @@ cdef class Validity:
         """As RecoveryWishes.checkpoint_ended."""
         return 0
 
-    def rebuild_allowed(self):
-        """A recovery mends what damage has left, and the mapping is settled: where a page of the store cannot be read,
-        what lives may be made again from what the mapping names, instead of raising MapLostError."""
-
     def device_ready(self):
         """As RecoveryWishes.device_ready; the mapping's comes after."""
 

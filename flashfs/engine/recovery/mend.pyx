@@ -36,7 +36,6 @@ cdef class Mender(Resolver):
         cdef Ssd ssd = self.ssd
         self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
         ssd.mapping.rebuild_allowed()
-        ssd.validity.rebuild_allowed()
         for kind, at in ssd.owned_pages():
             if not ssd.validity.is_live(<uint32_t> at):
                 ssd.lose(kind, <uint32_t> at)

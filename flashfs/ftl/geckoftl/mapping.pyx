@@ -21,6 +21,7 @@ from libc.stdlib cimport free, malloc
 from flashfs.parts.paged.cmt cimport AGED, ENTRY_BYTES
 from flashfs.parts.from_pages.fenced_map cimport FencedMap
 from flashfs.parts.from_pages.fences cimport Fences
+from flashfs.ftl.geckoftl.store cimport GeckoStore
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.owner cimport FOREIGN, LIVE, SUPERSEDED
 from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack, placed
@@ -72,6 +73,12 @@ cdef class GeckoMap(FencedMap):
             return slots
         entry = self.pending.sizes()[0] // self.pending.room
         return (room + entry * self.pending_most) * 100 // (100 * ENTRY_BYTES + entry * self.moved_share)
+
+    def rebuild_allowed(self):
+        """And Gecko from what the mapping names, where a page of it cannot be read: that is settled now."""
+        super().rebuild_allowed()
+        if isinstance(self.ssd.validity, GeckoStore):
+            (<GeckoStore> self.ssd.validity).settled = True
 
     # --- entries
 

@@ -564,9 +564,6 @@ cdef class GeckoStore(Validity):
 
     # --- recovery
 
-    def rebuild_allowed(self):
-        self.settled = True
-
     def base_from_pages(self, versions, last):
         """Step 3 (Appendix C.1): the runs in force."""
         numbers, runs = self.gecko.runs_in_force(versions, last)
