@@ -103,8 +103,13 @@ def test_every_program_of_one_word_with_every_recovery_cut(ftl: str) -> None:
 
 @pytest.mark.slow
 @ALL
-def test_every_program_of_two_words_with_every_recovery_cut(ftl: str) -> None:
-    must_survive(campaign.run(ftl, "every", 0, 2, depth=2), 20_000)
+def test_programs_of_two_words_with_every_recovery_cut(ftl: str) -> None:
+    """Each eighth; `make campaign` has all of them, which is ten minutes for some FTLs."""
+    result = campaign.Result(ftl, "every", 0)
+    for number, unit in enumerate(tiers.units("every", ftl, 0, 2, 2)):
+        if number % 8 == list(SCHEMES).index(ftl) % 8:
+            result.add(number, unit.run())
+    must_survive(result, 2_000)
 
 
 # --- a fork is the run that its line makes
