@@ -361,6 +361,9 @@ class HurtBench(Bench):
         if word in ("xh", "xp"):
             live = [(block, self.ssd.validity.live_in(block)) for block in range(self.geometry.blocks)]
             return [(block, 0 if word == "xh" else page) for block, pages in live for page in pages]
+        if word == "xn":
+            pages_per_block = self.geometry.pages_per_block
+            return sorted({divmod(ppa, pages_per_block) for _, ppa in self.ssd.owned_pages()})
         kind = {"xc": CHECKPOINT, "xd": CHECKPOINT, "xt": TRIM}.get(word)
         found = []
         for block in self.ssd.meta.blocks:

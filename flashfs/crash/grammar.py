@@ -12,7 +12,8 @@
     r              clean unmount and mount again
 
     xc    a page of the newest checkpoint is spoilt, xd its descriptor, xt a page of trims, xb the boot hints,
-    xh    the first page of a block with live pages, xp a live page; each with the power gone as well
+    xh    the first page of a block with live pages, xp a live page, xn a live page of the map or of validity,
+    xm    many live pages at once, and the newest checkpoint; each with the power gone as well
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ UNITS = {"": 0, ".": SECTOR, ":": 1}
 CARRIES = ("c", "p", "m", "e")  # words with a source and a target
 
 #: words that spoil something in flash that no power cut could
-SPOILS = ("xc", "xd", "xt", "xb", "xh", "xp", "xm")
+SPOILS = ("xc", "xd", "xt", "xb", "xh", "xp", "xm", "xn")
 BARE = ("f", "i", "r", "R", *SPOILS)
 
 _PLACE = r"(?P<lpa>\d+)(?:(?P<unit>[.:])(?P<at>\d+))?"

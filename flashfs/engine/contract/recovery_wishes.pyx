@@ -16,7 +16,9 @@ cdef class RecoveryWishes(Owner):
     def known_without_scan(self):
         """None; or, if a step of its ``recovery_steps`` found mapping and validity whole as they were at the end, with
         nothing scanned since the checkpoint: (the newest sequence number there is, one above the newest before the
-        last trim). Pages that it does not name count for nothing then, and trims are not applied again."""
+        last trim, the newest order of a block that it knows). Pages that it does not name count for nothing then, and
+        trims are not applied again. The order is None, but where a recovery stood on the same before and was cut: then
+        pages that it names may have been moved to blocks that were opened later."""
         return None
 
     def recovery_worker(self):

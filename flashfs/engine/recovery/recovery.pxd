@@ -15,6 +15,8 @@ cdef class Worker(Mender):
     cdef misfit(self, bint whole)
     cdef bint untouched_since(self, uint32_t ppa) except -1
     cdef take_pool(self, uint64_t order)
+    cdef follow_moves(self, uint64_t order)
+    cdef follow(self, uint32_t lpa, list copies)
     cdef bint doubts_slots(self, uint64_t trimmed) except -1
     cdef bint is_from_before(self, uint32_t ppa, uint64_t seq) except -1
     cdef int free_more(self) except -1

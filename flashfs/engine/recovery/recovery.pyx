@@ -24,7 +24,9 @@ from flashfs.engine.blocks.pool cimport (
     FLAG_CLEAN,
     FLAG_LAST,
     KIND_CHECKPOINT,
+    KIND_USER,
     NONE,
+    OOB_ENGINE,
     STATE_BAD,
     STATE_CLOSED,
     STATE_FREE,
@@ -285,12 +287,48 @@ cdef class Worker(Mender):
             self.spared = not self.doubts_slots(known[1])
             if self.spared:
                 self.seq = max(self.seq, <uint64_t> known[0])
+                if known[2] is not None:
+                    self.follow_moves(known[2])
                 self.figures["blocks_scanned"] = 0
                 return "not needed"
             self.load_base()
         note = Scanner.scan(self)
         self.settle_validity()
         return note
+
+    cdef follow_moves(self, uint64_t order):
+        """A recovery that stood on what the mapping knows was cut; what it moved lies in blocks that were opened after
+        the one of ``order``. The victims may be erased by now, or half of them: where the host died, the records of an
+        erased block may be there and its data not. So of a page that cannot be read where the mapping has it, the
+        newest whole copy in those blocks counts."""
+        cdef uint32_t block, page, lpa
+        cdef Oob oob
+        copies = {}
+        for block in range(self.ssd.pool.blocks):
+            if not self.marks[block] & HEADED or self.orders[block] <= order:
+                continue
+            for page in range(self.ssd.pages_per_block):
+                if (self.spare_read(block, page, &oob) == PAGE_OK and oob.kind == KIND_USER
+                        and oob.lpa < self.ssd.lpas):
+                    ppa = block * self.ssd.pages_per_block + page
+                    copies.setdefault(oob.lpa, []).append((oob.seq, oob.order, ppa))
+        for lpa, of in copies.items():
+            with suppress(MapLostError):    # an entry of the mapping that is lost names nothing
+                self.follow(lpa, sorted(of, reverse=True))
+
+    cdef follow(self, uint32_t lpa, list copies):
+        """``copies``: (sequence number, order, PPA) of pages of this LPA, the newest first."""
+        cdef Oob oob
+        cdef uint32_t old = self.ssd.mapping.locate(lpa), ppa
+        if old == NONE or self.full_read(old, &oob) == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa:
+            return
+        for _, _, ppa in copies:
+            if ppa != old and self.full_read(ppa, &oob) == PAGE_OK:
+                self.ssd.olds[0] = old
+                self.ssd.validity.dead(self.ssd.olds, 1)
+                self.ssd.mapping.recovered(lpa, ppa, self.ssd.read_oobs + OOB_ENGINE)
+                self.ssd.validity.live_run(ppa, 1)
+                return
 
     cdef bint doubts_slots(self, uint64_t trimmed) except -1:
         """Whether a page in the NVRAM is, or may be, older than a trim of which log and mapping do not say the same.
@@ -306,7 +344,10 @@ cdef class Worker(Mender):
         for lpa, seq, _ in sorted(self.slots, key=lambda slot: slot[0]):
             if lpa >= self.ssd.lpas or seq <= self.checkpoint_seq:
                 continue
-            ppa = self.ssd.mapping.locate(lpa)
+            try:
+                ppa = self.ssd.mapping.locate(lpa)
+            except MapLostError:
+                return True
             if ppa == NONE:
                 if logged < trimmed and seq < trimmed:
                     return True
@@ -346,12 +387,14 @@ cdef class Worker(Mender):
         saved = self.ssd.buffer.survivors(CAUSE_RECOVERY) if self.slots is None else self.slots
         self.trim_index.begin()
         for lpa, seq, page in sorted(saved, key=lambda slot: slot[0]):
-            newest = max(self.checkpoint_seq, self.found_seq(lpa), self.trim_index.newest(lpa))
             if runs_out(seq):
                 raise CorruptError(f"NVRAM: a page of LPA {lpa} with sequence number {seq}")
-            if lpa < self.ssd.lpas and seq > newest and seq > back.get(lpa, (0,))[0]:
-                back[lpa] = (seq, page)
             self.seq = max(self.seq, seq)
+            if lpa >= self.ssd.lpas or seq <= self.checkpoint_seq:
+                continue
+            newest = max(self.found_seq(lpa), self.trim_index.newest(lpa))
+            if seq > newest and seq > back.get(lpa, (0,))[0]:
+                back[lpa] = (seq, page)
         self.figures["nvram_pages"] = len(back)
         self.back = sorted((seq, lpa, page) for lpa, (seq, page) in back.items())
         return f"{len(back)} pages"

@@ -496,7 +496,8 @@ cdef class Scanner:
         cdef uint32_t other, agree = 1, differ = 1
         cdef Oob oob
         cdef uint8_t state = self.ssd.pool.state[block]
-        if page >= durable or says.order <= self.base_order and state != STATE_OPEN and state != STATE_CLOSED:
+        if page >= durable or (says.order <= self.base_order and not self.from_pages and state != STATE_OPEN
+                               and state != STATE_CLOSED):
             return False
         for other in range(page + 1, durable):
             if self.spare_read(block, other, &oob) == PAGE_OK:

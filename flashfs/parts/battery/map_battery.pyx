@@ -349,11 +349,11 @@ cdef class MapBattery:
 
     def prove(self, uint64_t stamp, find_pages):
         """(Why the words cannot be believed, or None; {what is kept}). Reads spare areas of pages that no sync has made
-        durable; what is kept: "seq", the newest sequence number there is; "trimmed", word 2; "halves" and "pointers" of
-        the directory, arrays, and "pages", how many pages it names, by ``find_pages`` of those two, which returns their
-        PPAs, or why there are none; "lpas" and "ppas" of what is newer than the translation pages, ascending;
-        "validity" and "bits", the store's words, and the PVB that they stand for; "spares", the pages of translation
-        pages that live and are of no id."""
+        durable; what is kept: "seq", the newest sequence number there is; "trimmed", word 2; "order", the newest that
+        the words have of a block; "halves" and "pointers" of the directory, arrays, and "pages", how many pages it
+        names, by ``find_pages`` of those two, which returns their PPAs, or why there are none; "lpas" and "ppas" of
+        what is newer than the translation pages, ascending; "validity" and "bits", the store's words, and the PVB that
+        they stand for; "spares", the pages of translation pages that live and are of no id."""
         proved, _ = self.words.proves(stamp, CAUSE_RECOVERY, self.ssd.now_ns)
         if not proved:
             return "it proves nothing", {}
@@ -385,7 +385,8 @@ cdef class MapBattery:
         if why is not None:
             return why, {}
         spares = numpy.setdiff1d(named[of_map], page_ppas)
-        return None, {"seq": max(newest, int(words[SEQ])), "trimmed": int(words[TRIMMED]), "halves": halves,
+        return None, {"seq": max(newest, int(words[SEQ])), "trimmed": int(words[TRIMMED]),
+                      "order": int((blocks & numpy.uint64((<uint64_t> 1 << ORDER_BITS) - 1)).max()), "halves": halves,
                       "pointers": pointers, "pages": len(page_ppas), "lpas": lpas, "ppas": ppas, "validity": validity,
                       "bits": bits, "spares": spares}
 

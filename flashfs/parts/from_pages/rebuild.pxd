@@ -9,6 +9,7 @@ cdef class Rebuilder(Worker):
     cdef list passed                       # ... of which a version that is not durable was passed over
     cdef uint64_t since                    # reports of validity up to that sequence number are programmed
     cdef int check_heads(self) except -1
+    cdef int ask_flushed_pages(self, uint32_t block) except -1
     cdef bint ask_later_pages(self, uint32_t block) except -1
     cdef int read_kind(self, int kind) except -1
     cdef versions_of(self, int kind)

@@ -243,6 +243,22 @@ cdef class Rebuilder(Worker):
         for blocks in first.values():
             for block in blocks if len(blocks) > 1 else ():
                 self.ask_later_pages(block)
+        for block in range(self.ssd.nand.blocks):
+            if self.marks[block] & HEADED and self.orders[block] > self.base_order:
+                self.ask_flushed_pages(block)
+        return 0
+
+    cdef int ask_flushed_pages(self, uint32_t block) except -1:
+        """The block for which a first page was meant may have no page that says so: it was not programmed again. Then
+        the next page of the block that has it by mistake, if that was flushed, says when this one was opened."""
+        cdef uint32_t page, durable = self.ssd.nand.synced(block)
+        cdef Oob oob
+        for page in range(1, durable):
+            if self.spare_read(block, page, &oob) == PAGE_OK:
+                if (oob.order != self.orders[block] and oob.stream < self.ssd.pool.streams_n
+                        and not order_runs_out(oob.order) and self.is_displaced(block, page, &oob, durable)):
+                    self.disown_first(block, &oob)
+                return 0
         return 0
 
     cdef bint ask_later_pages(self, uint32_t block) except -1:

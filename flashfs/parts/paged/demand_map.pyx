@@ -426,7 +426,7 @@ cdef class DemandMapping(EntryPages):
         self.store.keep_all(kept["spares"])
         self.saved.validity.take(kept["validity"], kept["bits"])
         self.saved.believed()
-        self.known = kept["seq"], kept["trimmed"]
+        self.known = kept["seq"], kept["trimmed"], kept["order"] if self.saved.stands() else None
         return f"{len(kept['lpas'])} entries, {self.gtd.count()} translation pages"
 
     def known_without_scan(self):
