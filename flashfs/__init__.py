@@ -10,6 +10,9 @@ What is for use from Python (docs/python-api.md; everything else may change):
     sweep(spec, out)                every combination, gone on with where it was broken off
     plot(table, what)               a Picture of results, which a notebook shows
     read_trace(source)              the requests of a trace or workload as a data frame
+    check(ftl), crash(ftl)          the conformance suite and power cuts on FTLs: data frames (packages, too)
+    clone(image, copy)              a copy of an image that is a chip of its own
+    dump(image, view), fsck(image)  what is in an image; what is broken in it
     Device, Geometry, Mount, Picture, FlashfsError, UsageError
 
 ``ftl`` is a name (`flashfs ftls` lists them), ``package.module:Class``, or the class of an FTL in Python itself.
@@ -20,8 +23,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flashfs import replay
-    from flashfs.api import Mount, compare, create, mount, plot, read_trace
+    from flashfs import check, crash, replay
+    from flashfs.api import Mount, clone, compare, create, dump, fsck, mount, plot, read_trace
     from flashfs.api import open as open
     from flashfs.device import Device
     from flashfs.errors import FlashfsError, UsageError
@@ -31,22 +34,22 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _NAMES = (
-    "Device", "FlashfsError", "Geometry", "Mount", "Picture", "UsageError", "compare", "create", "mount", "open",
-    "plot", "read_trace", "replay", "sweep",
+    "Device", "FlashfsError", "Geometry", "Mount", "Picture", "UsageError", "check", "clone", "compare", "crash",
+    "create", "dump", "fsck", "mount", "open", "plot", "read_trace", "replay", "sweep",
 )  # fmt: skip
 __all__ = [  # `from flashfs import *` takes nobody's open()
-    "Device", "FlashfsError", "Geometry", "Mount", "Picture", "UsageError", "compare", "create", "mount", "plot",
-    "read_trace", "replay", "sweep",
+    "Device", "FlashfsError", "Geometry", "Mount", "Picture", "UsageError", "check", "clone", "compare", "crash",
+    "create", "dump", "fsck", "mount", "plot", "read_trace", "replay", "sweep",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """What takes time to import comes when it is asked for."""
     found: Any
-    if name == "replay":
+    if name in ("check", "crash", "replay"):
         from importlib import import_module
 
-        return import_module("flashfs.replay")
+        return import_module(f"flashfs.{name}")
     if name == "sweep":
         from flashfs.replay.api import sweep as found
     elif name == "Device":

@@ -34,7 +34,7 @@ FLOORS = {
     "ftl": "PARTS ENGINE",
     "sizing": "nandimg",
     "flashfs": "sizing api ftl PARTS ENGINE replay",  # api, replay: when somebody asks for what is in them
-    "api": "fuse replay flashfs sizing ftl nandimg",
+    "api": "inspect fuse replay flashfs sizing ftl nandimg",
     "formulas": "",
     "replay": "formulas flashfs ftl PARTS ENGINE",
     "comparison": "replay flashfs ftl PARTS ENGINE",

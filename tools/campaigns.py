@@ -3,8 +3,8 @@
     python tools/campaigns.py                     # from tools/results/survived.jsonl
     python tools/campaigns.py FILE --check        # exit code 1 if the page is not as it would be made
 
-A campaign notes which sources it ran (`flashfs.crash.campaign.sources`), so the page tells this version's cuts from
-those of earlier ones.
+A campaign notes which sources of the chip, the engine and the FTL it ran (`flashfs.crash.campaign.sources`), so the
+page tells this version's cuts from those of earlier ones.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def cell_of(lines: list[dict[str, Any]]) -> str:
 
 def page(lines: list[dict[str, Any]]) -> str:
     """The whole page."""
-    now = sources()
-    mine = [line for line in lines if line.get("sources") == now]
-    others = [line for line in lines if line.get("sources") != now]
+    now = {ftl: sources(ftl) for ftl in SCHEMES}
+    mine = [line for line in lines if line.get("sources") == now.get(line["ftl"], "")]
+    others = [line for line in lines if line.get("sources") != now.get(line["ftl"], "")]
     parts = [HEAD]
     for name, some in (("This version", mine), ("Earlier versions", others)):
         if some:

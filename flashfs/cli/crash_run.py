@@ -37,7 +37,10 @@ def command(
     ] = DEFAULT_TIERS,
     cuts: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Cuts per FTL and tier, not of every; of wide, a tenth. Default: 10000."),
+        typer.Option(
+            min=1, metavar="N",
+            help="At least N cuts per FTL and tier, not of every; of wide, a tenth. Default: 10000.",
+        ),
     ] = None,
     length: Annotated[
         int, typer.Option(min=0, max=8, metavar="N", help="Length of the longest program of tier every.")

@@ -28,7 +28,7 @@ from flashfs.crash.events import names as event_names
 from flashfs.crash.forks import Tally
 from flashfs.crash.tiers import TIERS, TINY, Unit, random_program, random_setting, units, units_count
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.ftl import scheme
+from flashfs.ftl import SCHEMES, scheme
 
 __all__ = ["TIERS", "TINY", "Loss", "Result", "State", "random_program", "random_setting", "run", "units_count"]
 
@@ -133,19 +133,23 @@ def note_survivors(path: Path, results: Sequence[Result]) -> None:
     kill), ``seed``, ``cuts``, ``sources`` and the day as ``on``. UsageError if the file cannot be written."""
     said = [one.as_dict() for one in results if not one.failures]
     kept = ("ftl", "tier", "fs", "writer", "seed", "cuts")
-    now = sources() if said else ""
-    _note(path, "--survived", [{name: one[name] for name in kept if name in one} | {"sources": now} for one in said])
+    lines = [
+        {name: one[name] for name in kept if name in one} | {"sources": sources(one["ftl"])} for one in said
+    ]  # fmt: skip
+    _note(path, "--survived", lines)
 
 
-def sources() -> str:
-    """Eight digits that stand for what this program is made from: all sources of the two packages, as far as they are
-    there."""
+def sources(ftl: str) -> str:
+    """Eight digits that stand for what the cuts of that FTL were survived by: the sources of the chip, the engine and
+    the shelf of parts, those that schemes have in common, and those in its own folder, as far as they are there."""
     sha = hashlib.sha256()
     root = Path(flashfs.__file__).parent.parent
-    for package in ("flashfs", "nandimg"):
-        for path in sorted((root / package).rglob("*")):
-            if path.suffix in (".py", ".pyx", ".pxd"):
-                sha.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    schemes = root / "flashfs" / "ftl"
+    others = {schemes / name for name in SCHEMES if name != ftl}
+    parts = [root / "nandimg", root / "flashfs" / "engine", root / "flashfs" / "parts", schemes]
+    for path in sorted(path for part in parts for path in part.rglob("*")):
+        if path.suffix in (".py", ".pyx", ".pxd") and not others & set(path.parents):
+            sha.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return sha.hexdigest()[:8]
 
 

@@ -36,6 +36,12 @@ def name_of(ftl: str | type, *, stored: bool = False) -> str:
     return name
 
 
+def names_of(ftls: str | type | Iterable[str | type]) -> list[str]:
+    """Of one FTL, or several."""
+    some = [ftls] if isinstance(ftls, str | type) else ftls
+    return [name_of(one) for one in some]
+
+
 def packed(names: Iterable[str]) -> dict[str, bytes]:
     """Those of these FTLs that were given as classes, for another process; UsageError for one that cannot be sent."""
     out = {}

@@ -30,6 +30,7 @@ from flashfs.ftl import class_names
 from flashfs.fuse import mounts
 from flashfs.poll import readable
 from flashfs.replay import plots
+from nandimg._torn import spoil
 
 ROOT = Path(__file__).parents[2]
 WORK = "uniform:ops=2k,write=0.5"
@@ -110,6 +111,41 @@ def test_create_and_open(tmp_path: Path) -> None:
         flashfs.create(tmp_path / "none", size="4q")
     with pytest.raises(flashfs.UsageError, match="dram = 'much'"):
         flashfs.open(path, dram="much")
+
+
+def test_a_copy_what_is_in_it_and_what_is_broken(tmp_path: Path) -> None:
+    path = flashfs.create(tmp_path / "chip", preset="small-64m")
+    with flashfs.open(path, ftl="slimftl") as ssd:
+        ssd.write(0, b"hello")
+    copy = flashfs.clone(path, tmp_path / "copy")
+    assert flashfs.dump(copy)["ftl"] == "slimftl"
+    assert flashfs.dump(copy)["uuid"] != flashfs.dump(path)["uuid"]
+    ppa = flashfs.dump(copy, "lpa", 0)["ppa"]
+    assert len(flashfs.dump(copy, "blocks")) == nandimg.inspect(copy).geometry.blocks
+    assert flashfs.fsck(copy, data=True) == []
+    image = nandimg.open_image(copy)
+    spoil(image.chip, *divmod(ppa, nandimg.inspect(copy).geometry.pages_per_block))
+    image.close()
+    assert any("LPA 0" in line or f"PPA {ppa}" in line for line in flashfs.fsck(copy, data=True))
+    with pytest.raises(flashfs.UsageError, match="nonesuch"):
+        flashfs.dump(copy, "nonesuch")
+    with pytest.raises(nandimg.ImageError, match="exists"):
+        flashfs.clone(path, copy)
+
+
+def test_checks_and_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = in_this_notebook((ROOT / "tests/api/notebook_ftl.py").read_text(), "Plain", monkeypatch)
+    found = flashfs.check(["pagemap", mine], only=["names"])
+    assert found.select("ftl", "id", "result").rows() == [
+        ("pagemap", "names", "pass"), ("__main__:Plain", "names", "pass")]  # fmt: skip
+    cuts = flashfs.crash("leaftl", tier="random", cuts=40, seed=3)
+    assert cuts.select("ftl", "tier", "seed", "failed").row(0) == ("leaftl", "random", 3, 0)
+    assert cuts["cuts"][0] >= 40
+    assert cuts["failures"].to_list() == [[]]
+    with pytest.raises(flashfs.UsageError, match="tier 'nonesuch': use sweep"):
+        flashfs.crash("leaftl", tier="nonesuch")
+    with pytest.raises(flashfs.UsageError, match="nonesuch"):
+        flashfs.check("nonesuch")
 
 
 @pytest.mark.mount

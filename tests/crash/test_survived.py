@@ -28,7 +28,7 @@ def test_the_page(tool: ModuleType, tmp_path: Path) -> None:
     for seed in (3, 4):
         campaign.note_survivors(file, [campaign.run("leaftl", "random", seed, 40)])
     mine = [json.loads(line) for line in file.read_text().splitlines()]
-    assert {line["sources"] for line in mine} == {campaign.sources()}
+    assert {line["sources"] for line in mine} == {campaign.sources("leaftl")}
     cuts = sum(line["cuts"] for line in mine)
     old = {"ftl": "dftl", "tier": "kill", "fs": "ext4", "writer": "files", "seed": 5, "cuts": 1_000, "on": "2026-01-02"}
     made = tool.page([*mine, old])
@@ -39,15 +39,19 @@ def test_the_page(tool: ModuleType, tmp_path: Path) -> None:
     assert "| `dftl` | 1,000 (1) | 1,000 |" in before.splitlines()
 
 
-def test_the_sources_are_those_of_the_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_sources_are_those_of_chip_engine_and_ftl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import flashfs
 
-    for name in ("flashfs", "nandimg"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("")
+    for name in ("nandimg", "flashfs/engine", "flashfs/parts", "flashfs/ftl/dftl", "flashfs/ftl/leaftl", "flashfs/cli"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "one.py").write_text("")
     monkeypatch.setattr(flashfs, "__file__", str(tmp_path / "flashfs" / "__init__.py"))
-    first = campaign.sources()
-    (tmp_path / "nandimg" / "notes.txt").write_text("no source")
-    assert campaign.sources() == first
-    (tmp_path / "nandimg" / "chip.pyx").write_text("x = 1")
-    assert campaign.sources() != first
+    last = campaign.sources("dftl")
+    for name in ("nandimg/notes.txt", "flashfs/cli/one.py", "flashfs/ftl/leaftl/one.py"):
+        (tmp_path / name).write_text("another's")
+        assert campaign.sources("dftl") == last, name
+    for name in ("nandimg/one.py", "flashfs/engine/one.py", "flashfs/parts/one.py", "flashfs/ftl/dftl/one.py",
+                 "flashfs/ftl/common.py"):  # fmt: skip
+        (tmp_path / name).write_text("changed")
+        assert campaign.sources("dftl") != last, name
+        last = campaign.sources("dftl")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,9 +40,16 @@ def test_every_page_is_there(site: Path) -> None:
 
 
 @pytest.mark.slow
+def test_no_block_is_shown_as_text(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        assert "```" not in re.sub(r"(?s)<(pre|code|script)\b.*?</\1>", "", page.read_text()), page
+
+
+@pytest.mark.slow
 def test_the_reference_has_the_names(site: Path) -> None:
     page = (site / "docs/python-api.html").read_text()
-    elsewhere = {"replay": "flashfs.replay.api.replay", "Geometry": "nandimg.geometry.Geometry"}
+    elsewhere = {name: f"flashfs.{name}.api.{name}" for name in ("check", "crash", "replay")}
+    elsewhere["Geometry"] = "nandimg.geometry.Geometry"
     for name in [*flashfs.__all__, "open"]:
         assert f'id="{elsewhere.get(name, f"flashfs.{name}")}"' in page, name
     assert "recovering whatever state it is in" in page

@@ -1,0 +1,27 @@
+"""A package that is a function too: ``flashfs.replay`` holds modules, and ``flashfs.replay("zipf:ops=1M")`` replays."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+def make_callable(package: str) -> None:
+    """``package`` is the function of its own name in its module ``api``, which is imported when it is first called."""
+    name = package.rpartition(".")[2]
+
+    class Callable(ModuleType):
+        def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+            return getattr(import_module(f"{package}.api"), name)(*arguments, **keywords)
+
+        def __getattr__(self, attribute: str) -> Any:
+            """What help() and a notebook show."""
+            if attribute not in ("__signature__", "__wrapped__"):
+                raise AttributeError(f"module {self.__name__!r} has no attribute {attribute!r}")
+            function = getattr(import_module(f"{package}.api"), name)
+            return inspect.signature(function) if attribute == "__signature__" else function
+
+    sys.modules[package].__class__ = Callable
