@@ -165,7 +165,10 @@ cdef class HpftlPlacement(Streams):
                 if self.free_slot() == NULL:
                     self.close_fullest()
                 return 0
-            if tries == TRIES:
+            if not self.cleaner.has_victim() and self.ssd.pool.pending_n:
+                self.ssd.barrier()          # blocks that it hashes to may wait for a sync
+                continue
+            if tries == TRIES or not self.cleaner.has_victim():
                 return self.cleaner.exceed(1)
             self.cleaner.clean()
             tries += 1
@@ -249,9 +252,14 @@ cdef class HpftlCleaning(Greedy):
         """Whether reclaim may take a free block, and cleaning can open one still; or two, unless it is pressed."""
         return self.ssd.pool.free_n + self.ssd.pool.pending_n > self.ssd.meta_floor + (1 if self.pressed else 2)
 
+    cdef bint has_victim(self) noexcept nogil:
+        """Whether a closed block has a dead page."""
+        cdef uint32_t victim = self.ssd.victims.fewest()
+        return victim != NONE and self.ssd.victims.valid[victim] < self.ssd.nand.pages_per_block
+
     cdef int clean(self) except -1 nogil:
         cdef uint32_t victim = self.ssd.victims.fewest()
-        if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
+        if not self.has_victim():
             return Greedy.clean(self)      # says what there is to say
         if not self.fits(self.map.first_in(victim)):
             self.passed_over += 1
