@@ -72,4 +72,5 @@ cdef class Mover:
                            int64_t* end) except? 0xFFFFFFFE nogil
     cdef int commit_move(self, uint32_t n) except -1 nogil
     cdef int let_left_die(self) except -1 nogil
+    cdef bint has_left(self, uint32_t block, uint64_t order) noexcept nogil
     cdef int end_move(self) except -1 nogil

@@ -26,6 +26,9 @@ from flashfs.engine.blocks.pool cimport (
     KIND_USER,
     NONE,
     OOB_ENGINE,
+    STATE_CLOSED,
+    STATE_FREE,
+    STATE_PENDING,
     STREAM_GC,
     Oob,
     number_for,
@@ -160,8 +163,11 @@ cdef class Mover:
         cdef uint32_t n, i
         cdef int before = self.ssd.stopped
         cdef int64_t end = self.ssd.now_ns
+        cdef uint64_t order = self.ssd.pool.order[block]
         if self.ssd.validity.in_flash:     # before any of its pages is known
             self.ssd.validity.prepare(REPORTS * self.ssd.validity.count(block), False)
+            if self.has_left(block, order):
+                return 1
         self.ssd.map_ns = self.ssd.now_ns
         self.group = 0
         self.one_by_one = False
@@ -190,6 +196,12 @@ cdef class Mover:
         self.ssd.stopped = before
         self.end_move()
         return 1
+
+    cdef bint has_left(self, uint32_t block, uint64_t order) noexcept nogil:
+        """Whether the block has been released, and perhaps opened again, since it was the one opened at ``order``: what
+        validity in flash has to prepare may clean, and take that very block."""
+        return (self.ssd.pool.order[block] != order or self.ssd.pool.state[block] == STATE_FREE
+                or self.ssd.pool.state[block] == STATE_PENDING)
 
     cdef int end_move(self) except -1 nogil:
         """All is consistent again."""
@@ -264,13 +276,17 @@ cdef class Mover:
                 many += 1
             elif not self.relocate(blocks[i], stream, cause):
                 return NONE
+        if not self.ssd.validity.in_flash:
+            return many
         pages *= REPORTS            # before any of them is known
-        if self.ssd.validity.in_flash and self.ssd.validity.prepare(<uint32_t> pages, False) < pages:
-            for i in range(many):
-                if not self.relocate(self.victims[i], stream, cause):
-                    return NONE
-            return 0
-        return many
+        pages -= min(pages, <uint64_t> self.ssd.validity.prepare(<uint32_t> pages, False))
+        for i in range(many):
+            if self.ssd.pool.state[self.victims[i]] != STATE_CLOSED:
+                return NONE         # what was prepared has cleaned: see has_left
+        for i in range(many if pages else 0):
+            if not self.relocate(self.victims[i], stream, cause):
+                return NONE
+        return 0 if pages else many
 
     cdef bint fits_group(self, uint32_t block) noexcept nogil:
         """Whether the block has something to be moved along with that of others."""
