@@ -424,7 +424,8 @@ cdef class Worker(Mender):
             if ssd.pool.free_n > ssd.meta_floor + ssd.gc_reserve:
                 break
             if ssd.pool.state[block] == STATE_CLOSED:
-                self.drop_superseded(block)
+                with suppress(MapLostError):  # where the map cannot say that a page is superseded, it counts
+                    self.drop_superseded(block)
                 if ssd.validity.count(block) == 0:
                     ssd.pool.push(block)
         return 0
