@@ -31,7 +31,7 @@ FLOORS = {
     "parts/from_pages": "parts/validity parts/paged parts/defaults ENGINE",
     "parts/superblocks": "parts/defaults ENGINE",
     "parts/python": "parts/defaults ENGINE",
-    "ftl": "PARTS ENGINE",
+    "ftl": "flashfs PARTS ENGINE",  # flashfs: its _core is the door for schemes
     "sizing": "nandimg",
     "flashfs": "sizing api ftl PARTS ENGINE replay",  # api, replay: when somebody asks for what is in them
     "api": "inspect fuse replay flashfs sizing ftl nandimg",

@@ -8,7 +8,9 @@ Results come a source at a time; with --keep those of sources that are there alr
 workloads go into the package (flashfs/comparison/results), where `flashfs compare` finds them, those of traces to
 tools/results/comparison.json.
 
-    comparison.py [--traces DIR] [--only TEXT] [--pages N] [--keep] [--no-save] [--only-page]
+With --ftl these FTLs alone are played, and their rows put among those that are kept.
+
+    comparison.py [--traces DIR] [--only TEXT] [--ftl A,B] [--pages N] [--keep] [--no-save] [--only-page]
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,17 +40,30 @@ TRACES = ROOT / "tools" / "results" / "comparison.json"
 MARK = "<!-- tables: tools/comparison.py -->\n"
 
 
-def results(work: Work) -> Iterator[Row]:
-    """Of each FTL, on a blank device and on a filled one."""
+def results(work: Work, ftls: Sequence[str]) -> Iterator[Row]:
+    """Of each of these FTLs, on a blank device and on a filled one, with what all FTLs are given alike."""
     for state in STATES:
         setups = named(replace(work.setup, precondition=state), ",".join(SCHEMES))
         page_map = next(setup for setup in setups if setup.ftl == "pagemap")
         # complained of: it is not on the ground of the others
         setups.insert(1, replace(page_map, options={**page_map.options, "stripe": SHORT}))
-        for setup in setups:
+        for setup in [setup for setup in setups if setup.ftl in ftls]:
             alone = setup.options.get("stripe") == SHORT
             column = f"{setup.ftl}, stripe {SHORT}" if alone else setup.ftl
             yield kept.row(work, state, column, setup.ground, run(setup))
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    """By source, as they came, by state and by FTL; of two rows of one thing the later."""
+    sources = list(dict.fromkeys(row["source"] for row in rows))
+    names = list(SCHEMES)
+    last = {(row["source"], row["state"], row["column"]): row for row in rows}
+
+    def key(row: Row) -> tuple[int, int, int, str]:
+        ftl = row["column"].partition(",")[0]
+        return sources.index(row["source"]), list(STATES).index(row["state"]), names.index(ftl), row["column"]
+
+    return sorted(last.values(), key=key)
 
 
 # --- the page
@@ -165,19 +180,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, help="the folder of traces")
     parser.add_argument("--only", default="", help="traces and workloads whose names have this")
+    parser.add_argument("--ftl", help="only these FTLs; the rows of the others stay")
     parser.add_argument("--pages", type=int, default=works.MOST, help="host pages written in each run, about")
     parser.add_argument("--keep", action="store_true", help="go on with the results that there are")
     parser.add_argument("--no-save", action="store_true")
     parser.add_argument("--only-page", action="store_true", help="replay nothing, write the page anew")
     given = parser.parse_args()
-    rows = saved() if given.keep or given.only_page else []
-    there = {row["source"] for row in rows}
+    ftls = given.ftl.split(",") if given.ftl else list(SCHEMES)
+    rows = saved() if given.keep or given.only_page or given.ftl else []
+    there = set() if given.ftl else {row["source"] for row in rows}
     for work in () if given.only_page else all_works(given):
         if work.name in there:
             continue
-        for row in results(work):
+        for row in results(work, ftls):
             rows.append(row)
             print(f"{row['source']}, {row['state']}, {row['column']}: WAF {row['waf']}, {row['iops']} IOPS", flush=True)
+        rows = in_order(rows)
         if not given.no_save:
             save(rows)
     if not given.no_save:

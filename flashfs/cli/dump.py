@@ -22,6 +22,8 @@ VIEWS = {
 }
 OWN_VIEWS = {
     "map": "the map in figures; every FTL has this one",
+    "data": "fast: the data blocks, and whose they are",
+    "logs": "fast: the log blocks, what is reclaimed next first",
     "hids": "hpftl, slimftl: how many pages each hash function holds",
     "secondary": "hpftl: the secondary table",
     "vbt": "slimftl: the virtual block table",

@@ -93,7 +93,7 @@ def test_what_is_written_is_read(tmp_path: Path, rows: list[kept.Row]) -> None:
 # --- the command
 
 
-def test_one_of_the_thirteen_comes_to_what_was_kept(
+def test_one_of_them_comes_to_what_was_kept(
     capsys: pytest.CaptureFixture[str], rows: list[kept.Row], tmp_path: Path
 ) -> None:
     """To the bit. If the engine changed, `make comparison` makes what is kept anew."""
@@ -167,7 +167,7 @@ def test_a_changed_program_is_told(rows: list[kept.Row]) -> None:
 
 
 def test_the_ground_is_that_of_all(rows: list[kept.Row]) -> None:
-    """What the thirteen were given as they were played, an FTL that comes later gets."""
+    """What the others were given as they were played, an FTL that comes later gets."""
     for work in works.workloads("zipf"):
         at_once = {
             one.ftl: one for one in named(Setup(**{**vars(work.setup), "precondition": "fill"}), ",".join(SCHEMES))

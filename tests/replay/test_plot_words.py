@@ -103,8 +103,8 @@ def long_names() -> list[dict[str, Any]]:
 
 
 CASES = {
-    "13 FTLs": (alone, ["waf", "mapping", "dram", "programs", "wear", "latency", "gc"]),
-    "13 FTLs, 3 OP": (lambda: over_op(ALL), ["waf", "waf-op", "programs", "wear", "tail"]),
+    "every FTL": (alone, ["waf", "mapping", "dram", "programs", "wear", "latency", "gc"]),
+    "every FTL, 3 OP": (lambda: over_op(ALL), ["waf", "waf-op", "programs", "wear", "tail"]),
     "3 FTLs, 3 OP, 2 sources": (lambda: over_op(ALL[:3], ["uniform", "zipf"]), ["waf-op", "programs", "wear", "gc"]),
     "DRAM": (over_dram, ["waf", "hits"]),
     "long names": (long_names, ["waf", "programs", "wear", "latency"]),
@@ -130,7 +130,7 @@ def test_that_overlap_is_seen() -> None:
 
 
 def test_bars_by_ftl_have_their_names_below() -> None:
-    """A legend of 13 would say less."""
+    """A legend of all FTLs would say less."""
     canvas = drawn(figure(table(*alone()), "waf"))
     assert below(canvas.axes[0]) == ALL
     assert canvas.legends == []
@@ -267,11 +267,11 @@ def test_every_curve_is_seen(what: str) -> None:
 
 def test_dots() -> None:
     """Numbers of several sizes above the names of FTLs: what a comparison is drawn with."""
-    series = [Series(work, [1.0 + n * 10.0 ** (n % 3) for n in range(13)]) for work in ("uniform", "zipf")]
+    series = [Series(work, [1.0 + n * 10.0 ** (n % 3) for n in range(len(ALL))]) for work in ("uniform", "zipf")]
     canvas = drawn(Figure("made up", [Panel("dots", "", "WAF", series, groups=ALL, y_scale="log")]))
     check(canvas)
     assert below(canvas.axes[0]) == ALL
-    assert all(len(line.get_xdata()) == 13 and seen(line) for line in canvas.axes[0].get_lines()[:2])
+    assert all(len(line.get_xdata()) == len(ALL) and seen(line) for line in canvas.axes[0].get_lines()[:2])
     assert [text.get_text() for text in canvas.legends[0].get_texts()] == ["uniform", "zipf"]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import reader
+import reader_maps
 import torn
 
 from flashfs import cli, inspect
@@ -21,7 +22,8 @@ from flashfs.errors import FlashfsError
 from nandimg import PRESETS, Cut, checksum, create, page_checksum
 from nandimg._faults import SHAPES
 
-FTLS = ("pagemap", "hpftl", "slimftl", "leaftl", "remapssd")  #: whose own bytes SPEC.md describes
+FTLS = ("pagemap", "fast", "hpftl", "slimftl", "leaftl", "remapssd")  #: whose own bytes SPEC.md describes
+OWN_STREAM = {"fast": "sequential", "hpftl": "overflow"}
 CHIPS = ("tiny-16", "tiny-24d")
 STATUS = ("erased", "whole", "torn")
 
@@ -162,7 +164,7 @@ def page_view(image: Path, spec: reader.Image) -> None:
             "moves": found.flags >> 4,
             **({"group": found.group} if found.group else {}),
             "order": found.order,
-            "stream": ("host", "gc", "wear", "meta", "map")[found.stream],
+            "stream": ("host", "gc", "wear", "meta", "map", OWN_STREAM.get(spec.header["ftl"]))[found.stream],
             "page_number": (found.number - 1) % 2048,
         }
         assert dump["scheme_oob"]["bytes"] == found.own.hex(" ")
@@ -214,20 +216,22 @@ def clean_sections(image: Path, spec: reader.Image) -> None:
             return
         current = {lpa: page.ppa for lpa, page in spec.users().items()}
         if spec.header["ftl"] in ("pagemap", "remapssd"):
-            assert reader.pagemap_ppas(spec, checkpoint.sections["map"]) == current
+            assert reader_maps.pagemap_ppas(spec, checkpoint.sections["map"]) == current
             assert ("pvb" in checkpoint.sections) == (spec.header["ftl"] == "pagemap")
             return
-        if spec.header["ftl"] == "hpftl":
-            assert reader.hpftl_ppas(spec, checkpoint.sections) == current
+        if spec.header["ftl"] in ("fast", "hpftl"):
+            ppas = reader_maps.fast_ppas if spec.header["ftl"] == "fast" else reader_maps.hpftl_ppas
+            assert ppas(spec, checkpoint.sections) == current
             return
         if spec.header["ftl"] == "leaftl":
-            groups = reader.groups_of_leaftl(spec, checkpoint.sections)
-            assert {lpa: reader.leaf_ppa(spec, groups, lpa) for lpa in range(spec.lpas) if lpa in current} == current
-            assert [lpa for lpa in range(spec.lpas) if reader.leaf_guess(groups, lpa)] == sorted(current)
+            groups = reader_maps.groups_of_leaftl(spec, checkpoint.sections)
+            said = {lpa: reader_maps.leaf_ppa(spec, groups, lpa) for lpa in range(spec.lpas) if lpa in current}
+            assert said == current
+            assert [lpa for lpa in range(spec.lpas) if reader_maps.leaf_guess(groups, lpa)] == sorted(current)
             return
         for lpa in range(spec.lpas):
-            assert reader.slim_ppa(spec, checkpoint, lpa) == current.get(lpa)
-            said, entry = device.ssd.mapping.explain(lpa), reader.slim_entry(spec, checkpoint.sections, lpa)
+            assert reader_maps.slim_ppa(spec, checkpoint, lpa) == current.get(lpa)
+            said, entry = device.ssd.mapping.explain(lpa), reader_maps.slim_entry(spec, checkpoint.sections, lpa)
             assert said["hid"] == entry["hid"]
             if entry["hid"]:
                 assert [said[key] for key in ("ppid", "vba", "pba")] == [entry[key] for key in ("ppid", "vba", "pba")]
@@ -257,9 +261,9 @@ def test_what_leaftl_says_after_damage(tmp_path: Path, damaged: bool) -> None:
     before = spec.clean_checkpoint()
     assert before is not None
     assert "inexact" not in before.sections
-    assert reader.counts_agree(spec, before.sections)
+    assert reader_maps.counts_agree(spec, before.sections)
     if damaged:
-        for ppa in reader.translation_ppas(spec, before.sections).values():
+        for ppa in reader_maps.translation_ppas(spec, before.sections).values():
             spoil(path, ppa)
     with Device.open(path) as device:
         device.read(0, device.size)
@@ -268,7 +272,7 @@ def test_what_leaftl_says_after_damage(tmp_path: Path, damaged: bool) -> None:
     after = spec.clean_checkpoint()
     assert after is not None
     assert ("inexact" in after.sections) == damaged
-    assert damaged or reader.counts_agree(spec, after.sections)
+    assert damaged or reader_maps.counts_agree(spec, after.sections)
 
 
 def spoil(path: Path, ppa: int) -> None:
@@ -292,6 +296,7 @@ def test_other_options(tmp_path: Path, ftl: str) -> None:
     else:
         create(path, PRESETS["tiny-24d"].geometry)
         own = {
+            "fast": {"log_blocks": "3", "buffer": "2"},
             "hpftl": {"hash": "md5", "candidates": "shifted", "hashes": "20", "buffer": "2"},
             "slimftl": {"hash": "md5", "shift": "1"},
             "leaftl": {"gamma": "4", "buffer": "16"},
@@ -306,15 +311,17 @@ def test_other_options(tmp_path: Path, ftl: str) -> None:
     current = {lpa: page.ppa for lpa, page in spec.users().items()}
     assert current
     if ftl in ("pagemap", "remapssd"):
-        assert reader.pagemap_ppas(spec, checkpoint.sections["map"]) == current
+        assert reader_maps.pagemap_ppas(spec, checkpoint.sections["map"]) == current
     elif ftl == "hpftl":
-        assert reader.hpftl_ppas(spec, checkpoint.sections) == current
+        assert reader_maps.hpftl_ppas(spec, checkpoint.sections) == current
+    elif ftl == "fast":
+        assert reader_maps.fast_ppas(spec, checkpoint.sections) == current
     elif ftl == "leaftl":
-        groups = reader.groups_of_leaftl(spec, checkpoint.sections)
-        assert any(not said[1] for lpa in current if (said := reader.leaf_guess(groups, lpa)))
-        assert {lpa: reader.leaf_ppa(spec, groups, lpa) for lpa in current} == current
+        groups = reader_maps.groups_of_leaftl(spec, checkpoint.sections)
+        assert any(not said[1] for lpa in current if (said := reader_maps.leaf_guess(groups, lpa)))
+        assert {lpa: reader_maps.leaf_ppa(spec, groups, lpa) for lpa in current} == current
     else:
-        assert {lpa: reader.slim_ppa(spec, checkpoint, lpa) for lpa in current} == current
+        assert {lpa: reader_maps.slim_ppa(spec, checkpoint, lpa) for lpa in current} == current
 
 
 def test_protected_buffer(tmp_path: Path) -> None:
@@ -440,7 +447,7 @@ def scheme_views(image: Path, spec: reader.Image) -> None:
         inspect.scheme(image, "nonesuch")
     if spec.header["ftl"] != "slimftl" or checkpoint is None:
         return
-    entries = [reader.slim_entry(spec, checkpoint.sections, lpa)["hid"] for lpa in range(spec.lpas)]
+    entries = [reader_maps.slim_entry(spec, checkpoint.sections, lpa)["hid"] for lpa in range(spec.lpas)]
     assert {row["hid"]: row["lpas"] for row in found["hids"]} == {hid: entries.count(hid) for hid in set(entries)}
     lines = [
         int.from_bytes(checkpoint.sections["vbt"][i : i + 4], "little") for i in range(0, 4 * len(found["vbt"]), 4)

@@ -41,7 +41,8 @@ NAMES = """
     flashfs/parts/paged/two_level_cache flashfs/parts/paged/tpftl_map flashfs/parts/superblocks/superblocks
     flashfs/ftl/geckoftl/mapping flashfs/ftl/geckoftl/store flashfs/ftl/geckoftl/runs flashfs/ftl/geckoftl/gecko
     flashfs/ftl/remapssd/rmm flashfs/ftl/remapssd/mapping flashfs/ftl/remapssd/counts flashfs/ftl/learnedftl/mapping
-    flashfs/ftl/hpftl/mapping flashfs/ftl/sftl/mapping flashfs/ftl/leaftl/group
+    flashfs/ftl/hpftl/mapping flashfs/ftl/sftl/mapping flashfs/ftl/leaftl/group flashfs/ftl/fast/mapping
+    flashfs/ftl/fast/merges
 """
 MODULES = tuple(f"{name}.pyx" for name in NAMES.split())
 COPIED = ("flashfs", "nandimg", "tests", "bench", "tools", "docs", "examples", "pyproject.toml", "README.md", "SPEC.md",

@@ -64,6 +64,7 @@ cdef class Engine:
     cdef int64_t program(self, const Extent* at, const uint8_t* data, const uint8_t* oobs, int cause, int64_t t_ns,
                          uint32_t* ok) except -1 nogil
     cdef int programmed(self, const Extent* at, uint32_t ok) except -1 nogil
+    cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil
     cdef int64_t open_this(self, uint32_t block, int stream, int cause) except -2 nogil
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
     cdef int relocate_blocks(self, const uint32_t* blocks, uint32_t n, int stream, int cause) except -1 nogil

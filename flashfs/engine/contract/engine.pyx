@@ -170,6 +170,13 @@ cdef class Engine:
             self.placement.failed(at.block)
         return 0
 
+    cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil:
+        """Program ``n`` pages of an open block that hold nothing, for a placement that leaves a hole before the next
+        page. Fewer are programmed if the block takes no more (``pool.next_page`` says where it stands): a program may
+        fail, and then the block is given up; one that is full is given up too (``Placement.failed``)."""
+        with gil:
+            raise NotImplementedError
+
     cdef int64_t open_this(self, uint32_t block, int stream, int cause) except -2 nogil:
         """As ``open_block``, but this block or none: -1 if it is not free any more, or has gone bad."""
         with gil:

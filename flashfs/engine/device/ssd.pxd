@@ -73,7 +73,6 @@ cdef class Ssd(Engine):
     cdef bint cleans_on(self, uint32_t group) noexcept nogil
     cdef int pad_pairs(self) except -1 nogil
     cdef int pad_blocks(self) except -1 nogil
-    cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil
     cdef int refuse(self) except -1 nogil
     cdef uint32_t room_for(self, uint32_t n, uint32_t reports, int stream) except? 0xFFFFFFFF nogil
     cdef int require_agreement(self) except -1

@@ -1,1 +1,1 @@
-"""What the page maps by hashing share: the packed table of HIDs and page numbers, and the hasher."""
+"""What maps that hash share: the packed table of HIDs and page numbers, the hasher, and a table of pairs."""

@@ -11,10 +11,10 @@ from flashfs.engine.views import block_map
 from flashfs.errors import BindError
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import BLOCKS_A_STREAM, STRIPE, spare_for
+from flashfs.ftl.hashing.pairs import PAIR_BYTES
 from flashfs.ftl.hashing.tables import Hasher
 from flashfs.ftl.hpftl.mapping import HpftlMapping
 from flashfs.ftl.hpftl.placement import HpftlCleaning, HpftlPlacement
-from flashfs.ftl.hpftl.secondary import PAIR_BYTES
 from flashfs.parts.defaults.defaults import PageBitmap
 
 CAUSE_HOST = 0

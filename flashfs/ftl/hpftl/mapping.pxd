@@ -3,12 +3,12 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.ftl.hashing.tables cimport Hasher, PackedTable
-from flashfs.ftl.hpftl.secondary cimport SecondaryTable
+from flashfs.ftl.hashing.pairs cimport PairTable
 
 
 cdef class HpftlMapping(Mapping):
     cdef readonly PackedTable primary
-    cdef readonly SecondaryTable second
+    cdef readonly PairTable second
     cdef readonly Hasher hasher
     cdef readonly uint32_t hashes          # HIDs in use: 1 to this
     cdef readonly uint32_t capacity        # entries that the secondary table is to hold at most

@@ -1,14 +1,14 @@
 from flashfs.engine.contract.engine import Engine
 from flashfs.engine.contract.mapping import Mapping
+from flashfs.ftl.hashing.pairs import PairTable
 from flashfs.ftl.hashing.tables import Hasher, PackedTable
-from flashfs.ftl.hpftl.secondary import SecondaryTable
 
 class HpftlMapping(Mapping):
     def __init__(self, ssd: Engine, hasher: Hasher, hashes: int, capacity: int, saved_most: int) -> None: ...
     @property
     def primary(self) -> PackedTable: ...
     @property
-    def second(self) -> SecondaryTable: ...
+    def second(self) -> PairTable: ...
     @property
     def hasher(self) -> Hasher: ...
     @property

@@ -18,7 +18,7 @@ from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.hashing.tables cimport Hasher, PackedTable
-from flashfs.ftl.hpftl.secondary cimport SecondaryTable
+from flashfs.ftl.hashing.pairs cimport PairTable
 
 import numpy as np
 
@@ -39,7 +39,7 @@ cdef class HpftlMapping(Mapping):
         self.capacity = capacity
         self.saved_most = saved_most
         self.primary = PackedTable(ssd.lpas, ssd.nand.pages_per_block)
-        self.second = SecondaryTable(capacity)
+        self.second = PairTable(capacity)
         self.second_in = <uint32_t*> calloc(ssd.nand.blocks, 4)
         if self.second_in == NULL:
             raise MemoryError

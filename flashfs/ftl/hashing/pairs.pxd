@@ -1,4 +1,4 @@
-# HPFTL's secondary table; see secondary.pyx.
+# (LPA, PPA) pairs; see pairs.pyx.
 from libc.stdint cimport uint32_t, uint64_t
 
 
@@ -6,7 +6,7 @@ cdef struct Pair:
     uint32_t lpa, ppa        # lpa NONE: the slot is empty
 
 
-cdef class SecondaryTable:
+cdef class PairTable:
     cdef Pair* slots
     cdef uint32_t mask, shift
     cdef readonly uint32_t n               # entries

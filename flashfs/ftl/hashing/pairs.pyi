@@ -1,6 +1,6 @@
 PAIR_BYTES: int
 
-class SecondaryTable:
+class PairTable:
     def __init__(self, entries: int) -> None: ...
     @property
     def n(self) -> int: ...

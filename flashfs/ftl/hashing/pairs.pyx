@@ -1,4 +1,5 @@
-"""HPFTL's secondary table: (LPA, PPA) pairs, fully associative (J. Shin, SNU thesis, 2020, 2.2).
+"""(LPA, PPA) pairs, fully associative: HPFTL's secondary table (J. Shin, SNU thesis, 2020, 2.2), FAST's map of its log
+blocks.
 
 A controller would search its pairs by content; here they are hashed, with open addressing. How many there may be is the
 mapping's to mind: the table itself grows when it has to, which happens in a recovery only.
@@ -11,7 +12,7 @@ from flashfs.engine.blocks.pool cimport NONE
 PAIR_BYTES = 8  #: u32 LPA, u32 PPA
 
 
-cdef class SecondaryTable:
+cdef class PairTable:
     """Room for ``entries`` pairs."""
 
     def __cinit__(self, uint32_t entries):

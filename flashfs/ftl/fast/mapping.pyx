@@ -1,0 +1,304 @@
+"""FAST's maps (Lee et al., ACM TECS 6(3), 2007): data blocks are mapped by block, log blocks by page.
+
+An LPA's place in its data block is its offset in the logical block, so one entry a logical block says where all of its
+pages are. What was written since lies in log blocks, which any LPA may use ("fully associative"), and the map of those
+has a pair for each of these pages. A page that was written in order to the log block of its own logical block has a
+pair too, until that block becomes the data block.
+
+A bit for each LPA says whether it is mapped: a block map alone would find what was trimmed.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from flashfs._core cimport NONE, STATE_CLOSED, Engine, MapCheck, Mapping
+from flashfs.ftl.hashing.pairs cimport PairTable
+
+import numpy as np
+
+
+cdef class FastMapping(Mapping):
+    """``log_blocks``: how many of them there may be."""
+
+    def __cinit__(self, Engine ssd, uint32_t log_blocks):
+        self.ssd = ssd
+        self.per_block = ssd.nand.pages_per_block
+        self.logical_blocks = (ssd.lpas + self.per_block - 1) // self.per_block
+        self.log_pages = log_blocks * self.per_block
+        self.log = PairTable(self.log_pages + self.per_block)  # and those of a block that is being merged
+        self.data = <uint32_t*> malloc(self.logical_blocks * 4)
+        self.bits = <uint8_t*> malloc(ssd.lpas // 8 + 1)
+        if self.data == NULL or self.bits == NULL:
+            raise MemoryError
+        self.reset()
+
+    def __dealloc__(self):
+        free(self.data)
+        free(self.bits)
+
+    # --- where is an LPA?
+
+    cdef bint is_mapped(self, uint32_t lpa) noexcept nogil:
+        return self.bits[lpa >> 3] >> (lpa & 7) & 1
+
+    cdef uint32_t in_data(self, uint32_t lpa) noexcept nogil:
+        """Its place in the data block; NONE if its logical block has none."""
+        cdef uint32_t block = self.data[lpa // self.per_block]
+        return NONE if block == NONE else block * self.per_block + lpa % self.per_block
+
+    cdef uint32_t place_of(self, uint32_t lpa) noexcept nogil:
+        cdef uint32_t ppa
+        if not self.is_mapped(lpa):
+            return NONE
+        ppa = self.log.find(lpa) if self.log.n else NONE
+        return ppa if ppa != NONE else self.in_data(lpa)
+
+    cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            ppas[i] = self.place_of(lpas[i])
+        return 0
+
+    # --- what changes
+
+    cdef int enter(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """The LPA is there now; NONE: it is not mapped."""
+        if ppa == NONE or ppa == self.in_data(lpa):
+            self.log.drop(lpa)
+        else:
+            self.log.put(lpa, ppa)
+        if self.is_mapped(lpa) != (ppa != NONE):
+            self.bits[lpa >> 3] ^= <uint8_t> (1 << (lpa & 7))
+            self.mapped_n = self.mapped_n - 1 if ppa == NONE else self.mapped_n + 1
+        return 0
+
+    cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
+                  uint32_t* olds) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            olds[i] = self.place_of(lpas[i])
+            self.enter(lpas[i], ppa + i)
+        return 0
+
+    cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
+        cdef uint32_t i
+        for i in range(n):
+            olds[i] = self.place_of(lpa + i)
+            self.enter(lpa + i, NONE)
+        return 0
+
+    cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
+        """A merge has its pairs until it is through: then they leave together (``settle``)."""
+        cdef uint32_t i
+        for i in range(n):
+            self.enter(lpas[i], news[i])
+        return 0
+
+    cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
+        return self.enter(lpa, ppa)
+
+    # --- what merges ask
+
+    cdef uint32_t data_block(self, uint32_t lbn) noexcept nogil:
+        """The data block of a logical block, if a page of it counts; else NONE. One in which none does may have been
+        erased, and be another's."""
+        cdef uint32_t lpa
+        if self.data[lbn] == NONE:
+            return NONE
+        for lpa in range(lbn * self.per_block, min((lbn + 1) * self.per_block, self.ssd.lpas)):
+            if self.is_mapped(lpa) and self.place_of(lpa) == self.in_data(lpa):
+                return self.data[lbn]
+        return NONE
+
+    cdef uint32_t list_pages(self, uint32_t lbn, uint32_t first, uint32_t* ppas) noexcept nogil:
+        """Where the pages of a logical block are, from offset ``first`` on, ascending; how many there are."""
+        cdef uint32_t lpa, ppa, at, n = 0
+        for lpa in range(lbn * self.per_block + first, min((lbn + 1) * self.per_block, self.ssd.lpas)):
+            ppa = self.place_of(lpa)
+            if ppa == NONE:
+                continue
+            at = n
+            while at and ppas[at - 1] > ppa:
+                ppas[at] = ppas[at - 1]
+                at -= 1
+            ppas[at] = ppa
+            n += 1
+        return n
+
+    cdef uint32_t list_logical(self, uint32_t block, uint32_t* lbns) noexcept nogil:
+        """The logical blocks that have pages in a log block, each once; how many there are."""
+        cdef uint64_t at
+        cdef uint32_t i, lbn, n = 0
+        for at in range(<uint64_t> self.log.mask + 1):
+            if self.log.slots[at].lpa == NONE or self.log.slots[at].ppa // self.per_block != block:
+                continue
+            lbn = self.log.slots[at].lpa // self.per_block
+            for i in range(n):
+                if lbns[i] == lbn:
+                    break
+            else:
+                lbns[n] = lbn
+                n += 1
+        return n
+
+    cdef uint32_t owner(self, uint32_t block) noexcept nogil:
+        """The logical block of which this is the data block, with pages that count; NONE if it is nobody's."""
+        cdef uint32_t lbn
+        for lbn in range(self.logical_blocks):
+            if self.data[lbn] == block and self.data_block(lbn) == block:
+                return lbn
+        return NONE
+
+    cdef int forget(self, uint32_t block) except -1 nogil:
+        """It is no data block from now on: what counts in it has pairs."""
+        cdef uint32_t lbn, lpa
+        for lbn in range(self.logical_blocks):
+            if self.data[lbn] != block:
+                continue
+            for lpa in range(lbn * self.per_block, min((lbn + 1) * self.per_block, self.ssd.lpas)):
+                if self.is_mapped(lpa) and self.log.find(lpa) == NONE:
+                    self.log.put(lpa, self.in_data(lpa))
+            self.data[lbn] = NONE
+        return 0
+
+    cdef int settle(self, uint32_t lbn, uint32_t block) except -1 nogil:
+        """``block`` is the logical block's data block from now on. A page that stayed elsewhere (it cannot be read)
+        has a pair."""
+        cdef uint32_t lpa, ppa
+        for lpa in range(lbn * self.per_block, min((lbn + 1) * self.per_block, self.ssd.lpas)):
+            ppa = self.place_of(lpa)
+            if ppa == block * self.per_block + lpa % self.per_block:
+                self.log.drop(lpa)
+            elif ppa != NONE:
+                self.log.put(lpa, ppa)
+        self.data[lbn] = block
+        return 0
+
+    # --- checkpoints and recoveries
+
+    def reset(self):
+        memset(self.data, 0xFF, self.logical_blocks * 4)
+        memset(self.bits, 0, self.ssd.lpas // 8 + 1)
+        self.log.clear()
+        self.mapped_n = 0
+
+    def recovery_ends(self):
+        """What was merged since the checkpoint has pairs so far. A block in which all pages are one logical block's,
+        each at its offset, is the data block, if no page of the one before counts any more."""
+        cdef uint32_t lbn, block
+        for lbn in range(self.logical_blocks):
+            if self.data_block(lbn) == NONE:
+                self.data[lbn] = NONE
+        used = {ppa // self.per_block for _, ppa in self.log.pairs()}
+        for block in used:                 # a data block of before, in which a page happens to be at its offset
+            self.forget(block)
+        pages = {}
+        for lpa, ppa in self.log.pairs():
+            pages.setdefault(ppa // self.per_block, []).append((lpa, ppa))
+        for block in sorted(pages, key=lambda block: self.ssd.pool.order[<uint32_t> block], reverse=True):
+            lbn = pages[block][0][0] // self.per_block
+            in_place = all((lpa // self.per_block, lpa % self.per_block) == (lbn, ppa % self.per_block)
+                           for lpa, ppa in pages[block])
+            if in_place and self.ssd.pool.state[block] == STATE_CLOSED and self.data_block(lbn) == NONE:
+                self.settle(lbn, block)
+        if self.log.n < self.log_pages:
+            self.log.resize(self.log_pages + self.per_block)
+
+    cdef int64_t pages_named(self) except -2 nogil:
+        return <int64_t> self.mapped_n
+
+    def save(self):
+        """``log`` has a PPA for each LPA that ``logged`` marks. Data blocks of which no page counts are left out: they
+        may be another's by now."""
+        cdef uint32_t lbn
+        logged = np.zeros(self.ssd.lpas, np.uint8)
+        pairs = np.array(self.log.pairs(), dtype="<u4").reshape(-1, 2)
+        logged[pairs[:, 0]] = 1
+        blocks = np.array([self.data_block(lbn) for lbn in range(self.logical_blocks)], dtype="<u4")
+        return {
+            "blocks": blocks.tobytes(),
+            "mapped": <bytes> self.bits[:(self.ssd.lpas + 7) // 8],
+            "logged": np.packbits(logged, bitorder="little").tobytes(),
+            "log": pairs[:, 1].astype("<u4").tobytes(),
+        }
+
+    def load(self, sections):
+        cdef uint32_t lpa, lbn
+        pages = self.ssd.nand.blocks * self.per_block
+        bits = [np.unpackbits(np.frombuffer(bytes(sections[name]), "u1"), bitorder="little")
+                for name in ("mapped", "logged")]
+        blocks, ppas = (np.frombuffer(bytes(sections[name]), "<u4") for name in ("blocks", "log"))
+        if len(blocks) != self.logical_blocks or any(len(one) != (self.ssd.lpas + 7) // 8 * 8 for one in bits):
+            raise ValueError(f"map of {len(blocks)} logical blocks and {len(bits[0])} LPAs: {self.logical_blocks} and "
+                             f"{self.ssd.lpas} are needed")
+        mapped, logged = (one[: self.ssd.lpas].astype(bool) for one in bits)
+        if bits[0][self.ssd.lpas :].any() or bits[1][self.ssd.lpas :].any() or (logged & ~mapped).any():
+            raise ValueError("LPAs are in the log that are not mapped, or there are more of them than the device has")
+        if int(logged.sum()) != len(ppas) or (ppas >= pages).any():
+            raise ValueError(f"log section of {len(ppas)} PPAs below {pages}: {int(logged.sum())} LPAs are in the log")
+        named = blocks[blocks != NONE]
+        if (named >= self.ssd.nand.blocks).any() or len(np.unique(named)) != len(named):
+            raise ValueError("blocks section: a block that the chip has not, or one for two logical blocks")
+        homes = np.repeat(blocks, self.per_block)[: self.ssd.lpas]
+        if (homes[mapped & ~logged] == NONE).any():
+            raise ValueError("an LPA is neither in the log nor has its logical block a data block")
+        self.reset()
+        for lbn in range(self.logical_blocks):
+            self.data[lbn] = blocks[lbn]
+        for lpa in np.flatnonzero(mapped).tolist():
+            self.bits[lpa >> 3] |= <uint8_t> (1 << (lpa & 7))
+        self.mapped_n = int(mapped.sum())
+        for lpa, ppa in zip(np.flatnonzero(logged).tolist(), ppas.tolist(), strict=True):
+            self.log.put(lpa, ppa)
+
+    def verify(self, bint whole=True):
+        """Each page that is named lives, no two LPAs name one, and no other page lives."""
+        cdef MapCheck agreement = MapCheck(self.ssd)
+        cdef uint32_t lpa
+        for lpa in range(self.ssd.lpas):
+            agreement.require(lpa, self.place_of(lpa))
+        wrong = agreement.fault_of_all(0)
+        if wrong is not None:
+            raise ValueError(wrong)
+
+    # --- for people
+
+    def tables(self):
+        """The map of the log is hashed in a controller too: its empty slots count."""
+        return {
+            "block_map": (4 * self.logical_blocks, 4 * self.logical_blocks),
+            "mapped_bits": ((self.ssd.lpas + 7) // 8, self.ssd.lpas // 8 + 1),
+            "log_map": (self.log.allocated, self.log.allocated),
+            "log_blocks": (4 * (self.log_pages // self.per_block), 4 * (self.ssd.nand.blocks + 2 * self.per_block)),
+        }
+
+    def figures(self):
+        return {"logical_blocks": self.logical_blocks, "log_pages": self.log.n, "log_pages_most": self.log_pages}
+
+    def explain(self, uint32_t lpa):
+        cdef uint32_t ppa = self.place_of(lpa), home = self.data[lpa // self.per_block]
+        where = None if ppa == NONE else "data" if ppa == self.in_data(lpa) else "log"
+        return {
+            "logical_block": lpa // self.per_block,
+            "page": lpa % self.per_block,
+            "data_block": None if home == NONE else home,
+            "in": where,
+            "ppa": None if ppa == NONE else ppa,
+        }
+
+    def data_blocks(self):
+        """{data block: logical block}, of those in which a page counts."""
+        cdef uint32_t lbn
+        return {self.data[lbn]: lbn for lbn in range(self.logical_blocks) if self.data_block(lbn) != NONE}
+
+    def check(self):
+        """As many bits as are counted; only what is mapped is in the log, and not at its place in the data block."""
+        cdef uint32_t lpa
+        problems = []
+        found = sum(self.is_mapped(lpa) for lpa in range(self.ssd.lpas))
+        if found != self.mapped_n:
+            problems.append(f"{found} LPAs are mapped, and {self.mapped_n} are counted")
+        for lpa, ppa in self.log.pairs():
+            if not self.is_mapped(lpa) or ppa == self.in_data(lpa):
+                problems.append(f"LPA {lpa}: in the log at PPA {ppa}, and it is not mapped, or in its data block")
+        return problems
