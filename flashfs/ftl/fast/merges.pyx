@@ -12,7 +12,7 @@ that has pages in it; the one that was opened first is next.
 A page's place in a data block is its offset, and a chip programs pages in order: where a logical block has a hole, a
 page that holds nothing is programmed.
 """
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from flashfs._core cimport (
@@ -264,10 +264,14 @@ cdef class Merges(Cleaning):
         return 0
 
     cdef int reclaim(self, uint32_t block, int cause) except -1 nogil:
-        """A full merge of each logical block with pages in this log block, which is free then."""
+        """A full merge of each logical block with pages in this log block, which is free then. It may be free before
+        the last of them, and opened again: by what a merge gives back, and fills."""
         cdef uint32_t i, n = self.map.list_logical(block, self.lbns)
+        cdef uint64_t order = self.ssd.pool.order[block]
         for i in range(n):
             self.merge(self.lbns[i], cause)
+            if self.ssd.pool.order[block] != order:
+                return 0
         return self.give_back(block, cause) if self.ssd.pool.state[block] == STATE_CLOSED else 0
 
     cdef bint copy_to(self, uint32_t block, uint32_t lbn, uint32_t n, int stream, int cause) except -1 nogil:
@@ -286,12 +290,17 @@ cdef class Merges(Cleaning):
 
     cdef int merge(self, uint32_t lbn, int cause) except -1 nogil:
         """A full merge. The sequential log block goes along if it is that logical block's."""
-        cdef uint32_t old = self.map.data_block(lbn), log = NONE, tries, block, n
+        cdef uint32_t old, log = NONE, tries, block, n
         cdef int stream = STREAM_WEAR if cause == CAUSE_WEAR else STREAM_GC
+        self.free_dead()                   # before any block is known
         if self.place.sequential != NONE and self.place.of == lbn:
             log = self.place.sequential
-            self.place.shut(log)
-        self.free_dead()
+            if self.ssd.validity.count(log) == 0:
+                self.give_back(log, cause)
+                log = NONE
+            else:
+                self.place.shut(log)
+        old = self.map.data_block(lbn)
         n = self.map.list_pages(lbn, 0, self.ppas)
         for tries in range(TRIES if n else 0):
             block = <uint32_t> self.ssd.open_block(-1, stream, cause == CAUSE_WEAR, cause)
