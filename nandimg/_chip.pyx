@@ -487,6 +487,11 @@ cdef class Chip(Nand):
             self.write_entry(block, self.erases(block), pages, BLOCK_GOOD)
         return 0
 
+    cdef int disclaim(self, uint32_t block) except -1 nogil:
+        if not self.readonly and self.health(block) == BLOCK_GOOD and self.mark(block):
+            self.write_entry(block, self.erases(block), 0, BLOCK_GOOD)
+        return 0
+
     cdef int32_t find_next(self, uint32_t block) noexcept nogil:
         """The page after the last one that is not erased. Pages before it that look erased are holes, left by a host
         that died with records unwritten, or by a program that was not done: they count as torn. So do pages that a

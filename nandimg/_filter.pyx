@@ -82,6 +82,9 @@ cdef class NandFilter(Nand):
     cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil:
         return self.inner.vouch(block, pages)
 
+    cdef int disclaim(self, uint32_t block) except -1 nogil:
+        return self.inner.disclaim(block)
+
     cdef int announce(self, uint32_t pages) except -1 nogil:
         return self.inner.announce(pages)
 

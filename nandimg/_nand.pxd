@@ -67,6 +67,7 @@ cdef class Nand:
     cdef uint32_t synced(self, uint32_t block) noexcept nogil
     cdef bint lost_erase(self, uint32_t block) noexcept nogil
     cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil
+    cdef int disclaim(self, uint32_t block) except -1 nogil
     cdef int announce(self, uint32_t pages) except -1 nogil
     cdef int retire(self, uint32_t block) except -1 nogil
     cdef int64_t nvram_store(self, uint64_t offset, const void* data, uint64_t n, int cause,

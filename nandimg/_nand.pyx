@@ -70,6 +70,10 @@ cdef class Nand:
         whole."""
         return 0
 
+    cdef int disclaim(self, uint32_t block) except -1 nogil:
+        """No page of the block is needed any more: what a sync counted of it may be missing from now on."""
+        return 0
+
     cdef int announce(self, uint32_t pages) except -1 nogil:
         """A run of so many programs is about to be done piece by piece: what would refuse it as a whole must do so
         now."""

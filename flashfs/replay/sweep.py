@@ -166,15 +166,22 @@ def _join(keyed: Mapping[str, Setup], place: Place, report: Report) -> None:
 
 
 def names(setups: Iterable[Setup]) -> list[str]:
-    """Points for people: the FTL, the source, and whatever else is not the same for all."""
-    flat = [results.row(grid.uneven(setup)) for setup in setups]
+    """Points for people: the FTL, the source, and whatever else is not the same for all.
+
+    A chip's blocks stand with their over-provisioning: a sweep asks for that, and a chip has whole blocks.
+    """
+    listed = list(setups)
+    flat = [results.row(grid.uneven(setup)) for setup in listed]
     names = dict.fromkeys(column for one in flat for column in one if column not in ("ftl", "source"))
     columns = [column for column in names if len({str(one.get(column)) for one in flat}) > 1]
     return [
-        ", ".join([one["ftl"], one["source"], *(_said(c, one[c]) for c in columns if one.get(c) is not None)])
-        for one in flat
+        ", ".join([one["ftl"], one["source"], *(_said(c, one[c], of) for c in columns if one.get(c) is not None)])
+        for one, of in zip(flat, listed, strict=True)
     ]
 
 
-def _said(column: str, value: Any) -> str:
-    return f"{column.rpartition('.')[2]}={shown(value) if column == 'dram' else value}"
+def _said(column: str, value: Any, setup: Setup) -> str:
+    name = column.rpartition(".")[2]
+    if name == "blocks":
+        return f"op={setup.geometry.op:.3g} ({value} blocks)"
+    return f"{name}={shown(value) if column == 'dram' else value}"

@@ -568,6 +568,28 @@ BUGS: dict[str, Bug] = {
         (), "crash/test_lost.py::test_is_survived[a block that no sync has counted, after a recovery that scanned "
             "nothing: dftl]",
     ),
+    "an original that counts again, and that nobody looked at": Bug(
+        "recovery", Patch("engine/recovery/resolve", "        if self.full_read(move.old, &oob) != PAGE_OK:\n",
+                          "        if False:\n"),
+        (), "engine/test_undone_moves.py::test_an_original_that_cannot_be_read_is_no_reason_to_drop_its_copy",
+    ),
+    "free blocks of undone copies that stay flushed": Bug(
+        "recovery", Patch("engine/recovery/recovery", "                self.ssd.nand.disclaim(block)\n",
+                          "                pass\n"),
+        (), "engine/test_undone_moves.py::test_what_an_undone_move_copied_is_not_listed_as_flushed",
+    ),
+    "a copy of which the move was undone, taken for an original": Bug(
+        "recovery", Patch("engine/recovery/resolve",
+                          "            if entry_flags(of + i) >> MOVES_SHIFT != entry_flags(best) >> MOVES_SHIFT:\n",
+                          "            if True:\n"),
+        (), "engine/test_undone_moves.py::test_a_copy_of_which_the_move_was_undone_is_nobodys_original",
+    ),
+    "pages that fill up a block, and keep a victim alive": Bug(
+        "recovery", Patch("engine/recovery/resolve",
+                          "                if oob.kind != KIND_USER and oob.kind != KIND_PAD:\n",
+                          "                if oob.kind != KIND_USER:\n"),
+        (), "engine/test_undone_moves.py::test_pages_that_fill_up_a_block_keep_no_victim_alive",
+    ),
 }  # fmt: skip
 for listed in sorted((ROOT / "tests" / "ftl").glob("*/bugs.toml")):
     BUGS |= of_a_room(listed)

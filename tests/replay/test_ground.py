@@ -128,6 +128,11 @@ def test_a_sweep_stands_on_the_same() -> None:
     assert sweep.names(setups)[-1] == f"leaftl, {WORK}"
 
 
+def test_a_point_of_a_sweep_over_op_is_named_by_it() -> None:
+    setups = grid.expand({"source": WORK, "ftl": "pagemap", "size": "64M", "op": [0.25, 0.5]})
+    assert sweep.names(setups) == [f"pagemap, {WORK}, op=0.25 (80 blocks)", f"pagemap, {WORK}, op=0.5 (96 blocks)"]
+
+
 def test_the_keys_of_a_sweep_are_those_of_its_ground() -> None:
     """One more FTL that changes nothing for the others is no reason to replay them; one that does, is."""
     keys = [grid.keys(grid.expand({"source": WORK, "ftl": ftls, "preset": "demo-1g"}))[:2]

@@ -445,6 +445,9 @@ cdef class Worker(Mender):
             self.marks[block] |= IN_LOG
 
     cdef int tell_blocks(self, bint reopens) except -1 nogil:
+        """Copies of moves that were undone lie in blocks that are free now. If this recovery erases one, is cut, and
+        the host dies, its old records may be there without their data; so no sync may have counted them, or the next
+        recovery would take such a copy for whole where the original has been moved anew."""
         cdef uint32_t block, next_page, group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)
         cdef Oob oob
         for block in range(self.ssd.pool.blocks):
@@ -475,7 +478,9 @@ cdef class Worker(Mender):
                     self.ssd.pool.state[block] = STATE_OPEN
             if self.marks[block] & EXCLUDED:
                 continue                    # left out: if this is cut, the next recovery must not take it for flushed
-            if self.marks[block] & SCANNED and not self.is_collected(block):
+            if self.undone and self.ssd.pool.state[block] == STATE_FREE and not self.is_collected(block):
+                self.ssd.nand.disclaim(block)
+            elif self.marks[block] & SCANNED and not self.is_collected(block):
                 self.ssd.nand.vouch(block, self.whole[block])
             elif self.spared and self.ssd.validity.count(block) and self.ssd.nand.synced(block) == 0:
                 self.vouch_unread(block)
@@ -562,7 +567,7 @@ cdef class Worker(Mender):
                 self.ssd.clean_up()
 
     def commit(self):
-        if self.ssd.mapping.recovery_commits() | self.hint_late():
+        if self.ssd.mapping.recovery_commits() | self.hint_late() or self.undone:
             self.ssd.sync_image()
         self.find_room()
         for seq, lpa, page in self.back:

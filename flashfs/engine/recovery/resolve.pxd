@@ -53,6 +53,7 @@ cdef class Resolver(RecordTaker):
     cdef int drop_superseded(self, uint32_t block) except -1 nogil
 
     @cython.final
+    cdef uint32_t made_of(self, const Entry* of, uint64_t n, uint32_t before) noexcept nogil
     cdef uint32_t original_of(self, const Entry* copy) except? 0xFFFFFFFE nogil
 
     @cython.final

@@ -13,7 +13,9 @@ from flashfs.engine.contract.engine cimport KINDS
 from flashfs.engine.contract.owner cimport Owner
 from flashfs.engine.blocks.pool cimport (
     FLAG_MOVED,
+    KIND_PAD,
     KIND_USER,
+    MOVES_SHIFT,
     KIND_VALIDITY,
     NONE,
     OOB_ENGINE,
@@ -196,16 +198,25 @@ cdef class Resolver(RecordTaker):
             before = self.ssd.olds[0]
             if entry_seq(best) > self.checkpoint_seq:
                 before = NONE  # an older version: the original of a copy this new was not in the checkpoint
-        if n > 1 and entry_seq(of + n - 2) == entry_seq(best):
-            before = of[n - 2].ppa
-            if self.is_marked(before, EXCLUDED):
-                before = NONE
+        before = self.made_of(of, n, before)
         self.owner.recovered(best.key, best.ppa, self.stamp_of(best.ppa))
         self.ssd.validity.live_run(best.ppa, 1)
         self.winners += 1
         if entry_flags(best) & FLAG_MOVED and before != NONE:
             self.note_move(best, before)
         return 0
+
+    @cython.final
+    cdef uint32_t made_of(self, const Entry* of, uint64_t n, uint32_t before) noexcept nogil:
+        """What the last of ``n`` entries is a copy of, if that was found; else ``before``. One that was moved as often
+        is another copy of the same: a recovery undid its move, was cut, and what it had gone on to move anew counts."""
+        cdef const Entry* best = of + n - 1
+        cdef uint64_t i = n - 1
+        while i and entry_seq(of + i - 1) == entry_seq(best):
+            i -= 1
+            if entry_flags(of + i) >> MOVES_SHIFT != entry_flags(best) >> MOVES_SHIFT:
+                return NONE if self.is_marked(of[i].ppa, EXCLUDED) else of[i].ppa
+        return before
 
     @cython.final
     cdef uint32_t original_of(self, const Entry* copy) except? 0xFFFFFFFE nogil:
@@ -230,8 +241,9 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef int drop_superseded(self, uint32_t block) except -1 nogil:
-        """Pages of a block that a late validity store calls live, though newer ones took their place, are dead. Whose
-        they are their spare areas say; or, where the block is half erased, the map of the checkpoint."""
+        """Pages of a block that a late validity store calls live, though newer ones took their place, are dead; so are
+        those that only fill a block up. Whose they are their spare areas say; or, where the block is half erased, the
+        map of the checkpoint."""
         cdef Oob oob
         cdef uint32_t page, ppa, lpa
         cdef uint64_t seq
@@ -240,9 +252,9 @@ cdef class Resolver(RecordTaker):
             if not self.ssd.validity.is_live(ppa):
                 continue
             if self.spare_read(block, page, &oob) == PAGE_OK:
-                if oob.kind != KIND_USER:
+                if oob.kind != KIND_USER and oob.kind != KIND_PAD:
                     continue
-                lpa = oob.lpa
+                lpa = oob.lpa if oob.kind == KIND_USER else NONE
                 seq = oob.seq
             else:
                 lpa = self.ssd.mapping.owner_of(ppa)
@@ -296,10 +308,7 @@ cdef class Resolver(RecordTaker):
             return 0
         if before != NONE and (self.is_gone(before) or entry_seq(best) > self.checkpoint_seq):
             before = NONE
-        if n > 1 and entry_seq(of + n - 2) == entry_seq(best):
-            before = of[n - 2].ppa
-            if self.is_marked(before, EXCLUDED):
-                before = NONE
+        before = self.made_of(of, n, before)
         self.owner.recovered(best.key, best.ppa, self.stamp_of(best.ppa))
         self.winners += 1
         if entry_flags(best) & FLAG_MOVED and before != NONE and before != best.ppa:
@@ -357,8 +366,7 @@ cdef class Resolver(RecordTaker):
                 self.shared_moved(best, before)
                 if self.is_marked(before, REOPENED):
                     before = NONE          # another page may live there by now
-            if k - i > 1 and not self.is_marked(of[k - 2].ppa, EXCLUDED):
-                before = of[k - 2].ppa
+            before = self.made_of(of + i, k - i, before)
             if own and k == n and entry_seq(best) > newest:
                 before = self.bind_newest(best, before)
             if (entry_flags(best) & FLAG_MOVED and before != NONE and before != best.ppa
@@ -472,9 +480,13 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef int undo_one(self, const Move* move) except -1 nogil:
-        """The original counts, and its copy is dead."""
+        """The original counts, and its copy is dead; unless the original cannot be read: then the block it is in was
+        erased after all, and the host died before the records of that were on its disk."""
+        cdef Oob oob
         cdef bint own = True, shared = False
         cdef const uint8_t* stamp = self.stamp_of(move.new)
+        if self.full_read(move.old, &oob) != PAGE_OK:
+            return 0
         if self.of_user and self.restamps:
             if not self.is_there(move):
                 return 0
