@@ -33,7 +33,9 @@ from nandimg.header import WRITE_BUFFER
 ENGINE_OOB = 20  #: bytes of OOB that the engine stamps; a scheme's own follow
 #: each page's OOB has the page's number in its block, where the order's upper bits were
 PAGE_NUMBERS = Feature("flashfs.page-numbers", "incompatible")
-FEATURES = (PAGE_NUMBERS,)  #: what the engine may have put into an image, whatever its scheme ("flashfs.what")
+CHECKPOINT_FILLS = Feature("flashfs.checkpoint-fills", "incompatible")
+#: what the engine may have put into an image, whatever its scheme ("flashfs.what")
+FEATURES = (CHECKPOINT_FILLS, PAGE_NUMBERS)
 SYNC_MODES = ("flush", "none")
 SPREAD_SHARE = 8  #: of the endurance: by so much, one in so many, may the most worn block lead the least worn
 LEAST_SPREAD = 2  #: less, and blocks that are all in use would be emptied in turn
@@ -118,7 +120,10 @@ class Device:
         self.readonly: bool = settings.get("readonly", False)
         self.ssd = build_ssd(of, options, nand, durable=settings.get("sync") != "none", plp=settings.get("plp", False),
                              readonly=self.readonly, dram=settings.get("dram"))
-        self.ssd.pool.numbers = PAGE_NUMBERS.name in {feature.name for feature in image.header.features}
+        features = {feature.name for feature in image.header.features}
+        self.ssd.pool.numbers = PAGE_NUMBERS.name in features
+        if CHECKPOINT_FILLS.name not in features:
+            self.ssd.meta.fill_least = 0
         self.nand = nand
         self.page_bytes: int = nand.page_bytes
         self.size: int = nand.geometry.logical_bytes

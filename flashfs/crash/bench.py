@@ -172,6 +172,8 @@ class Bench:
         """The engine, as large as its budget allows; BindError if the tables do not fit that."""
         durable = self.now("sync", "flush") != "none"
         ssd = build_ssd(self.scheme, options, self.nand, plp=self.plp, durable=durable)
+        if self.case.fills:
+            ssd.meta.fill_least = self.case.fills
         check_dram(ssd, self.dram or None, self.case.ftl)
         return ssd
 

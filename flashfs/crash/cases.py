@@ -76,7 +76,8 @@ class Case:
     ``faults`` are what else goes wrong (nandimg.faults). ``keeps``, one for each cut, make it a case of the host tier:
     the host dies at each cut, and of what it had not synced that much is left; it also dies behind each of the syncs
     ``unsynced``, counted over all lives, which fail. ``dram`` is a budget in bytes, 0 for none. ``later``: what changes
-    from mount to mount. ``chip`` is what its geometry has in place of the preset's."""
+    from mount to mount. ``chip`` is what its geometry has in place of the preset's. ``fills``: so many pages of one
+    fill in a row are left out of a checkpoint; 0: as many as always."""
 
     ftl: str
     program: str
@@ -91,6 +92,7 @@ class Case:
     unsynced: tuple[int, ...] = ()
     later: tuple[Later, ...] = ()
     chip: tuple[tuple[str, int], ...] = ()
+    fills: int = 0
 
     @property
     def geometry(self) -> Geometry:
@@ -103,7 +105,8 @@ class Case:
         of = [f"{one.name}={given.get(one.name, one.default)}" for one in scheme(self.ftl).all_options()]
         chip = [f"chip.{name}" for name, _ in self.chip]
         later = [f"later.{one.name}" for one in self.later]
-        return [*of, *chip, *dict.fromkeys(later), *["plp"] * self.plp, *["dram"] * bool(self.dram)]
+        return [*of, *chip, *dict.fromkeys(later), *["plp"] * self.plp, *["dram"] * bool(self.dram),
+                *["fills"] * bool(self.fills)]
 
     def line(self) -> str:
         """The one line that replays it."""
@@ -113,6 +116,7 @@ class Case:
         parts += [f"opt@{mount}.{name}={value}" for mount, name, value in self.later]
         parts += ["plp"] if self.plp else []
         parts += [f"dram={self.dram}"] if self.dram else []
+        parts += [f"fills={self.fills}"] if self.fills else []
         parts += [f"fail={','.join(map(str, self.fail))}"] if self.fail else []
         parts += [f"unsynced={','.join(map(str, self.unsynced))}"] if self.unsynced else []
         parts += [f"fault={fault}" for fault in self.faults]
@@ -189,6 +193,10 @@ def _with(case: Case, key: str, value: str) -> Case:
         if not 0 <= int(value) <= DRAM_MOST:
             raise ValueError(value)
         return replace(case, dram=int(value))
+    if key == "fills":
+        if not 0 <= int(value) < 2**32:
+            raise ValueError(value)
+        return replace(case, fills=int(value))
     if key == "fault":
         return replace(case, faults=(*case.faults, Fault.parse(value)))
     if key == "plp":

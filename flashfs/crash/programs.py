@@ -319,7 +319,8 @@ def random_setting(
     if not large and rnd.random() < 0.15:
         case = tightened(rnd, case)
     case = budgeted(rnd, case) if rnd.random() < (0.5 if large else 0.3) else case
-    return random_later(rnd, case, host=host) if rnd.random() < 0.3 else case
+    case = random_later(rnd, case, host=host) if rnd.random() < 0.3 else case
+    return replace(case, fills=1) if rnd.random() < 0.3 else case
 
 
 def drawn(

@@ -103,6 +103,8 @@ def with_less_beside(case: Case) -> Iterator[Case]:
         yield replace(case, plp=False)
     if case.dram:
         yield replace(case, dram=0)
+    if case.fills:
+        yield replace(case, fills=0)
 
 
 def with_shorter_words(case: Case) -> Iterator[Case]:

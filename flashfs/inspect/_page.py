@@ -168,6 +168,9 @@ def _no_trims(data: bytes) -> str | None:
     return None
 
 
+FILLED = {metalog.FILL_ONES: "none, all ones", metalog.FILL_ZEROS: "none, all zeros"}
+
+
 def _descriptor(
     data: bytes, head: tuple[int, ...], parts: list[tuple[bytes, int, int]], extents: list[tuple[int, int]]
 ) -> dict[str, Any]:
@@ -179,7 +182,7 @@ def _descriptor(
             {"section": name.rstrip(b"\0").decode(errors="replace"), "bytes": n, "checksum": crc}
             for name, n, crc in parts
         ],
-        "extents": [{"ppa": first, "pages": n} for first, n in extents],
+        "extents": [{"ppa": FILLED.get(first, first), "pages": n} for first, n in extents],
     }  # fmt: skip
 
 

@@ -584,6 +584,15 @@ BUGS: dict[str, Bug] = {
                           "            if True:\n"),
         (), "engine/test_undone_moves.py::test_a_copy_of_which_the_move_was_undone_is_nobodys_original",
     ),
+    "ones of a checkpoint that come back as zeros": Bug(
+        "metadata log", Patch("engine/device/metalog", "FILLS = {FILL_ONES: 0xFF, ", "FILLS = {FILL_ONES: 0, "),
+        (), "engine/test_checkpoint_fills.py::test_what_nobody_wrote_to_takes_no_page_and_comes_back[pagemap]",
+    ),
+    "a fill that is one page too long": Bug(
+        "metadata log", Patch("engine/device/metalog", "            if word != fill:\n                return pages\n",
+                              "            if word != fill:\n                return pages + 1 if pages else 0\n"),
+        (), "engine/test_checkpoint_fills.py::test_what_nobody_wrote_to_takes_no_page_and_comes_back[pagemap]",
+    ),
     "pages that fill up a block, and keep a victim alive": Bug(
         "recovery", Patch("engine/recovery/resolve",
                           "                if oob.kind != KIND_USER and oob.kind != KIND_PAD:\n",

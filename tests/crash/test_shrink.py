@@ -15,7 +15,7 @@ from flashfs.crash.shrink import kind_of, shrink, smaller_than, why_of
 
 def test_a_bug_that_was_planted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     plants.lost_newest_trim(monkeypatch)
-    found = campaign.run("pagemap", "random", 3, 300).failures[0]
+    found = campaign.run("pagemap", "random", 4, 300).failures[0]
     *_, line = shlex.split(found.replay)
     case = Case.parse(line)
     assert cli.run(["crash", "shrink", line, "--seconds", "20", "--json"]) == 0

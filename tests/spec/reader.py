@@ -303,6 +303,9 @@ class Image:
             extents = [struct.unpack_from("<II", raw, 16 + 8 * i) for i in range(n)] + extents
         stream = b""
         for first, n in extents:
+            if first >= NONE - 1:          # pages that are not in flash: all ones, or all zeros
+                stream += (b"\xff" if first == NONE else b"\0") * (n * self.page_bytes)
+                continue
             for i in range(n):
                 piece = self._log_page(first + i)
                 if piece is None:

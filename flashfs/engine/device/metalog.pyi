@@ -63,6 +63,7 @@ class MetaLog:
         self, needed: dict[str, ReadableBuffer], more: dict[str, ReadableBuffer]
     ) -> dict[str, ReadableBuffer]: ...
     def point_boot_nowhere(self, identity: Any) -> Any: ...
+    fill_least: int
 
 class LoadedCheckpoint:
     identity: int
@@ -92,3 +93,6 @@ def newest_slot(nand: Any) -> Any: ...
 def life_of(ssd: Any) -> Any: ...
 
 SECTION_NAME_BYTES: int
+FILL_LEAST: int
+FILL_ONES: int
+FILL_ZEROS: int

@@ -41,7 +41,12 @@ DESCRIPTOR = struct.Struct("<4sIQQQQIIIIQ")
 mounts"""
 SECTION = struct.Struct("<8sQI")  #: name, bytes, checksum
 SECTION_NAME_BYTES = 8
-EXTENT = struct.Struct("<II")  #: first PPA, pages
+EXTENT = struct.Struct("<II")  #: first PPA, or which fill; pages
+FILL_ONES = NONE
+FILL_ZEROS = NONE - 1
+FILLS = {FILL_ONES: 0xFF, FILL_ZEROS: 0}
+"""In place of an extent's first PPA: its pages are not in flash, and all their bytes are the same."""
+FILL_LEAST = 32  #: pages in a row for which an extent of their own is worth it
 INDEX = struct.Struct("<4sIII")  #: magic, checksum of all that follows it, extents, previous index PPA
 BOOT = struct.Struct("<4sIQI")  #: magic, checksum of all that follows it, id, descriptor PPA
 TRIM_HEAD = struct.Struct("<4sI")  #: magic, records; each record is u32 LPA, u32 pages, u64 seq
@@ -92,6 +97,7 @@ cdef class MetaLog:
         self.block = NONE
         self.blocks = []
         self.descriptor_ppa = NONE
+        self.fill_least = FILL_LEAST
         self.pending_room = (ssd.nand.page_bytes - 8) // 16
         self.pending = <TrimRecord*> malloc(self.pending_room * sizeof(TrimRecord))
         self.page = <uint8_t*> calloc(ssd.nand.page_bytes, 1)
@@ -264,7 +270,8 @@ cdef class MetaLog:
         self.pending_n = 0  # what they say is in the mapping just saved
 
     def _pad_to_descriptor(self, identity):
-        while not self._fits_descriptor(self.ssd.pool.next_page[self.block]):
+        """``self.block`` is NONE where all of the stream is fill: then the descriptor opens it."""
+        while not self._fits_descriptor(self.ssd.pool.next_page[self.block] if self.block != NONE else 0):
             self.append(KIND_PAD, 0, identity, 0, NULL, CAUSE_CHECKPOINT)
 
     def _fits_descriptor(self, ppa):
@@ -295,9 +302,10 @@ cdef class MetaLog:
         return self.append(KIND_CHECKPOINT, lpa, identity, flags, self.page, CAUSE_CHECKPOINT)
 
     def _write_stream(self, buffers, identity):
-        """The sections end to end, cut into pages; returns the extents they went to."""
+        """The sections end to end, cut into pages; returns the extents they went to. Of a table that nobody has written
+        to, most pages are one fill: where there are many in a row, they are an extent that takes no page."""
         cdef const uint8_t[::1] view
-        cdef uint32_t page_bytes = self.ssd.nand.page_bytes, index = 0, ppa
+        cdef uint32_t page_bytes = self.ssd.nand.page_bytes, index = 0, ppa, fill
         cdef uint64_t at, n, take, filled = 0, number = identity
         extents = []
         for data in buffers:
@@ -305,6 +313,12 @@ cdef class MetaLog:
             at = 0
             n = view.shape[0]
             while at < n:
+                fill = fill_pages(&view[at], n - at, page_bytes) if filled == 0 and self.fill_least else 0
+                if fill and fill >= self.fill_least:
+                    extents.append((FILL_ONES if view[at] else FILL_ZEROS, fill))
+                    index += fill
+                    at += <uint64_t> fill * page_bytes
+                    continue
                 take = min(page_bytes - filled, n - at)
                 memcpy(self.page + filled, &view[at], take)
                 at += take
@@ -322,6 +336,7 @@ cdef class MetaLog:
 
     @staticmethod
     def _extend(extents, ppa):
+        """One page more, at ``ppa``."""
         if extents and extents[-1][0] + extents[-1][1] == ppa:
             extents[-1] = (extents[-1][0], extents[-1][1] + 1)
         else:
@@ -358,6 +373,22 @@ cdef class MetaLog:
         return n, n
 
 
+cdef uint32_t fill_pages(const uint8_t* at, uint64_t n, uint32_t page_bytes) noexcept nogil:
+    """How many whole pages from ``at`` on, of ``n`` bytes, are all zeros, or all ones."""
+    cdef uint32_t pages = 0, i
+    cdef uint64_t fill = 0 if at[0] == 0 else ~(<uint64_t> 0)
+    cdef uint64_t word
+    if at[0] != 0 and at[0] != 0xFF:
+        return 0
+    while (<uint64_t> pages + 1) * page_bytes <= n:
+        for i in range(0, page_bytes, 8):
+            memcpy(&word, at + <uint64_t> pages * page_bytes + i, 8)
+            if word != fill:
+                return pages
+        pages += 1
+    return pages
+
+
 class LoadedCheckpoint:
     """A checkpoint read back and verified; ``sections`` maps names to buffers. ``read_page(ppa)`` gives the data of a
     metadata page or None; ``read_run(ppa, into)``, if whoever reads has such a thing, fills a buffer from pages one
@@ -384,7 +415,7 @@ class LoadedCheckpoint:
         self._read_sections(read_run or _by_page(read_page, page_bytes), table, page_bytes)
 
     def _check_extents(self, pages_most):
-        total = sum(n for _, n in self.extents) + len(self.index_ppas)
+        total = sum(n for _, n in self.extents) + len(self.index_ppas)  # fills too: they take memory
         if total > pages_most or not all(n for _, n in self.extents):
             raise CorruptError(f"checkpoint {self.identity}: {total} pages in {len(self.extents)} extents: "
                                f"it may have {pages_most} at most, and no extent may be empty")
@@ -416,8 +447,9 @@ class LoadedCheckpoint:
 
     def blocks(self, pages_per_block):
         """The blocks that hold it, in the order of its pages."""
-        ppas = [ppa for first, n in self.extents for ppa in range(first, first + n, pages_per_block)]
-        ppas += [first + n - 1 for first, n in self.extents] + self.index_ppas + [self.descriptor_ppa]
+        extents = [(first, n) for first, n in self.extents if first not in FILLS]
+        ppas = [ppa for first, n in extents for ppa in range(first, first + n, pages_per_block)]
+        ppas += [first + n - 1 for first, n in extents] + self.index_ppas + [self.descriptor_ppa]
         return list(dict.fromkeys(ppa // pages_per_block for ppa in ppas))
 
 
@@ -455,12 +487,21 @@ class _Stream:
         return part
 
     def _fill(self, into):
+        """The next pages of an extent, from flash; or from none, if all their bytes are the same."""
+        if self.ppa in FILLS:
+            set_bytes(into, FILLS[self.ppa])
+            self.pages -= len(into) // self.page_bytes
+            return
         got = self.read_run(self.ppa, into)
         if got < len(into):
             raise CorruptError(f"checkpoint {self.identity}: page at PPA {self.ppa + got // self.page_bytes} is not "
                                "whole")
         self.ppa += len(into) // self.page_bytes
         self.pages -= len(into) // self.page_bytes
+
+
+cdef set_bytes(uint8_t[::1] into, int byte):
+    memset(&into[0], byte, into.shape[0])
 
 
 def _by_page(read_page, page_bytes):

@@ -65,28 +65,33 @@ def cross_check(Ssd ssd, uint32_t most=100):
 
 def named_bits(Ssd ssd):
     """A bit for each page of the chip: whether an LPA is there."""
-    cdef uint32_t lpa, ppa
+    cdef uint32_t lpa = next_of(ssd, 0), ppa
     bits = bytearray(ssd.nand.blocks * ssd.pages_per_block // 8 + 1)
     cdef uint8_t[::1] named = bits
-    for lpa in range(ssd.lpas):
+    while lpa < ssd.lpas:
         ppa = ssd.mapping.locate(lpa)
         if ppa != NONE:
             named[ppa >> 3] |= 1 << (ppa & 7)
+        lpa = next_of(ssd, lpa + 1)
     return bits
+
+
+cdef uint32_t next_of(Ssd ssd, uint32_t lpa) noexcept nogil:
+    """The first LPA from there on that is not known to hold nothing: of a large device most may."""
+    return lpa + ssd.mapping.unmapped_from(lpa, ssd.lpas - lpa)
 
 
 cdef uint32_t places(Ssd ssd) except? 0xFFFFFFFF:
     """How many pages LPAs are at: as many as LPAs, unless several may share one."""
-    cdef uint32_t lpa, ppa, n = 0
+    cdef uint32_t lpa = next_of(ssd, 0), ppa, n = 0
     seen = bytearray(ssd.nand.blocks * ssd.pages_per_block // 8 + 1 if ssd.mapping.sharing is not None else 1)
     cdef uint8_t[::1] bits = seen
-    for lpa in range(ssd.lpas):
+    while lpa < ssd.lpas:
         ppa = ssd.mapping.locate(lpa)
-        if ppa == NONE:
-            continue
-        if ssd.mapping.sharing is None:
+        if ppa != NONE and ssd.mapping.sharing is None:
             n += 1
-        elif not bits[ppa >> 3] >> (ppa & 7) & 1:
+        elif ppa != NONE and not bits[ppa >> 3] >> (ppa & 7) & 1:
             bits[ppa >> 3] |= 1 << (ppa & 7)
             n += 1
+        lpa = next_of(ssd, lpa + 1)
     return n

@@ -88,6 +88,13 @@ cdef class LearnedPlaces(PagedMapping):
             i = end
         return 0
 
+    cdef uint32_t unmapped_from(self, uint32_t lpa, uint32_t n) noexcept nogil:
+        """Of groups that have no segment nothing is mapped."""
+        cdef uint32_t first = lpa
+        while first < lpa + n and self.table.directory[first // GROUP] == 0:
+            first = min(lpa + n, (first // GROUP + 1) * GROUP)
+        return first - lpa
+
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
         cdef uint32_t i = 0, k, part
         self.named_lpa = NONE

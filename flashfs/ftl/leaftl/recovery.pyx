@@ -175,6 +175,9 @@ cdef class LearnedRecovery(LearnedPlaces):
                 absent = True
                 first += n
                 continue
+            if self.table.directory[first // GROUP] == 0:
+                first += n                  # nothing of the group is mapped
+                continue
             for i in range(n):
                 self.part_lpas[i] = first + i
             self.table.find_many(self.part_lpas, n, self.part_ppas, NULL, self.part_about)

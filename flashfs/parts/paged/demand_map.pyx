@@ -358,9 +358,12 @@ cdef class DemandMapping(EntryPages):
         if wrong is None and self.known is not None:
             return                          # it was held against validity when it was taken from the battery
         if wrong is None and whole:
-            for lpa in range(self.ssd.lpas):
+            lpa = self.unmapped_from(0, self.ssd.lpas)
+            while lpa < self.ssd.lpas:
                 self.peek(&lpa, 1, &ppa)
                 agreement.require(lpa, ppa)
+                lpa += 1
+                lpa += self.unmapped_from(lpa, self.ssd.lpas - lpa)
             wrong = agreement.fault_of_all(len(self.translation_pages()))
             self.exact = wrong is None
             self.strays = not self.exact
@@ -371,11 +374,14 @@ cdef class DemandMapping(EntryPages):
 
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
         """Page by page: to ask for each LPA by itself would read each page as often as it has entries."""
-        cdef uint32_t lpa, at = NONE
-        for lpa in range(self.ssd.lpas):
-            self.peek(&lpa, 1, &at)
-            if at == ppa:
-                return lpa
+        cdef uint32_t lpa = 0, at = NONE
+        while lpa < self.ssd.lpas:
+            lpa += self.unmapped_from(lpa, self.ssd.lpas - lpa)
+            if lpa < self.ssd.lpas:
+                self.peek(&lpa, 1, &at)
+                if at == ppa:
+                    return lpa
+                lpa += 1
         if not self.ssd.validity.late:      # else it was superseded
             self.exact = False
             self.doubts()
