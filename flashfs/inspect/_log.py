@@ -13,6 +13,8 @@ from flashfs.inspect._page import _no_trims
 from flashfs.inspect._view import KIND_CHECKPOINT, KIND_TRIM, NO_PAGE, STREAM_META, WHOLE, Spare, View, is_kind, opened
 from nandimg.header import WRITE_BUFFER
 
+PIECE = 1 << 20  #: bytes of a checkpoint that are looked at at once
+
 
 def log(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
     """The metadata log: checkpoints and trim records that are still in flash, boot hints, NVRAM slots."""
@@ -58,6 +60,16 @@ def _checkpoints(view: View) -> list[dict[str, Any]]:
     return view.known_checkpoints
 
 
+class VerifiedCheckpoint(metalog.LoadedCheckpoint):
+    """One that is verified piece by piece, and not kept: a map of gigabytes takes no memory here."""
+
+    def _take(self, stream: Any, key: str, size: int) -> int:
+        crc = 0
+        for at in range(0, size, PIECE):
+            crc = nandimg.checksum(stream.take(min(PIECE, size - at)), crc)
+        return crc
+
+
 def _read_checkpoints(view: View) -> list[dict[str, Any]]:
     rows = []
     for ppa, status, raw in view.pages(STREAM_META):
@@ -68,15 +80,14 @@ def _read_checkpoints(view: View) -> list[dict[str, Any]]:
             continue
         try:
             page_bytes = view.header.geometry.page_bytes
-            found = metalog.LoadedCheckpoint(view.meta_page, ppa, page_bytes, view.checkpoint_most)
+            found = VerifiedCheckpoint(view.meta_page, ppa, page_bytes, view.checkpoint_most)
         except CorruptError as error:
             rows.append({"checkpoint": spare.seq, "ppa": ppa, "whole": False, "note": str(error)})
             continue
-        sizes = {name: len(part) for name, part in found.sections.items()}
         rows.append({
             "checkpoint": found.identity, "ppa": ppa, "whole": True, "clean": found.clean, "seq": found.seq,
             "order": found.order, "mounts": found.mounts,
-            "sections": ", ".join(f"{name} {size}" for name, size in sizes.items()),
+            "sections": ", ".join(f"{name} {size}" for name, size in found.sizes.items()),
         })  # fmt: skip
     return sorted(rows, key=lambda row: -row["checkpoint"])
 

@@ -76,6 +76,7 @@ class LoadedCheckpoint:
     index_ppas: list[int]
     extents: list[tuple[int, int]]
     sections: dict[str, bytearray]
+    sizes: dict[str, int]
 
     def __init__(
         self,

@@ -390,10 +390,11 @@ cdef uint32_t fill_pages(const uint8_t* at, uint64_t n, uint32_t page_bytes) noe
 
 
 class LoadedCheckpoint:
-    """A checkpoint read back and verified; ``sections`` maps names to buffers. ``read_page(ppa)`` gives the data of a
-    metadata page or None; ``read_run(ppa, into)``, if whoever reads has such a thing, fills a buffer from pages one
-    behind the other and says how many bytes it got. It is refused if it takes more than ``pages_most`` pages, before
-    they are read: what a descriptor claims may be anything. CorruptError says what does not fit."""
+    """A checkpoint read back and verified; ``sections`` maps names to buffers, ``sizes`` to bytes. ``read_page(ppa)``
+    gives the data of a metadata page or None; ``read_run(ppa, into)``, if whoever reads has such a thing, fills a
+    buffer from pages one behind the other and says how many bytes it got. It is refused if it takes more than
+    ``pages_most`` pages, before they are read: what a descriptor claims may be anything. CorruptError says what does
+    not fit."""
 
     def __init__(self, read_page, descriptor_ppa, page_bytes, pages_most, read_run=None):
         raw = read_page(descriptor_ppa)
@@ -435,15 +436,20 @@ class LoadedCheckpoint:
             raise CorruptError(f"checkpoint {self.identity}: its extents do not hold {self.stream_bytes} bytes")
         stream = _Stream(read_run, self.extents, page_bytes, self.identity)
         self.sections = {}
+        self.sizes = {}
         left = self.stream_bytes
         for name, size, expected in table:
             key = name.rstrip(b"\0").decode(errors="replace")
-            part = stream.take(size) if size <= left else b""
-            left -= len(part)
-            if len(part) != size or checksum(part) != expected:
+            if size > left or self._take(stream, key, size) != expected:
                 raise CorruptError(f"checkpoint {self.identity}: section {key!r} fails its checksum")
-            self.sections[key] = part
+            self.sizes[key] = size
+            left -= size
         stream.take(left)
+
+    def _take(self, stream, key, size):
+        """Read a section, and keep it; returns its checksum."""
+        self.sections[key] = stream.take(size)
+        return checksum(self.sections[key])
 
     def blocks(self, pages_per_block):
         """The blocks that hold it, in the order of its pages."""
