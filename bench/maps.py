@@ -264,7 +264,7 @@ def page(found: dict[str, Any]) -> str:
     made = [row for row in rows if row["source"] not in RECORDED]
     for title, figure, ftls in (
         ("Hit ratio", _hit, [ftl for ftl in FTLS if ftl not in ("leaftl", "pagemap")]),
-        ("Translation reads a page of the host's", _reads, FTLS[:-1]),
+        ("Translation reads per page of the host's", _reads, FTLS[:-1]),
         ("Latency in us: mean, p99, p99.9", _latency, FTLS),
     ):
         out += ["", f"### {title}", "", *_by_source(made, figure, ftls)]

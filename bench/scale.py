@@ -6,6 +6,7 @@ image of 2 TiB takes 20 to 24 GB of the disk under `--folder`.
 
     python bench scale                          # six FTLs, five sizes
     python bench scale --ftl pagemap --sizes 16,2048 --before ../old
+    python bench scale --page                   # docs/performance.md again, from the raw results
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +51,8 @@ class Run:
         """Seconds and the most memory of the command itself, under that name; what it printed."""
         env = {**os.environ, "PYTHONPATH": str(self.tree), "COLUMNS": "200"}
         began = time.perf_counter()
-        child = subprocess.Popen([sys.executable, "-m", "flashfs", *words], env=env, stdout=subprocess.PIPE,
-                                 stderr=subprocess.STDOUT, text=True)  # fmt: skip
+        child = subprocess.Popen([sys.executable, "-m", "flashfs", *words], env=env, cwd=self.image.parent,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
         assert child.stdout is not None
         said = child.stdout.read()
         _, status, usage = os.wait4(child.pid, 0)
@@ -92,7 +94,7 @@ class Run:
     def end(self) -> None:
         """Leave nothing mounted."""
         subprocess.run([sys.executable, "-m", "flashfs", "umount", str(self.mount)], capture_output=True, check=False,
-                       env={**os.environ, "PYTHONPATH": str(self.tree)})  # fmt: skip
+                       cwd="/", env={**os.environ, "PYTHONPATH": str(self.tree)})  # fmt: skip
 
 
 def measured(tree: Path, where: Path, ftl: str, gib: int) -> dict[str, Any]:
@@ -105,13 +107,49 @@ def measured(tree: Path, where: Path, ftl: str, gib: int) -> dict[str, Any]:
                 run.end()
 
 
+PAGE = common.HERE.parent / "docs" / "performance.md"
+MARKS = ("<!-- python bench scale --page: -->\n", "<!-- so far -->\n")
+SHOWN = ("first mount", "recovery", "clean mount", "fsck", "dump lpa", "dump log", "dump --html", "clone")
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Of the raw results, as markdown: seconds of each command, ``before / now`` where both were measured."""
+    found: dict[tuple[str, int], dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["ftl"], row["gib"]), {})[row["tree"]] = row
+    head = ("FTL", "GiB", "pages of a clean checkpoint", *(f"{what}, s" for what in SHOWN), "daemon, MB", "fsck, MB")
+    lines = ["| " + " | ".join(head) + " |", "| --- |" + " --: |" * (len(head) - 1)]
+    for (ftl, gib), trees in found.items():
+        of = [trees[name] for name in ("before", "now") if name in trees]
+        cells = [both(f"{one['checkpoint_pages']:,}" for one in of)]
+        cells += [both(f"{one['commands'][what]['s']:.1f}" for one in of) for what in SHOWN]
+        cells += [both(f"{one['commands'][what]['mb']:,}" for one in of) for what in ("clean mount", "fsck")]
+        lines.append(f"| `{ftl}` | {gib:,} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def both(cells: Iterable[str]) -> str:
+    return " / ".join(cells)
+
+
+def page(text: str) -> str:
+    """The page with the table of the raw results between its marks."""
+    before, _, rest = text.partition(MARKS[0])
+    rows = json.loads((common.RESULTS / "scale.json").read_text())["rows"]
+    return before + MARKS[0] + "\n" + table(rows) + "\n" + MARKS[1] + rest.partition(MARKS[1])[2]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench scale", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--ftl", default=",".join(FTLS))
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="GiB")
     parser.add_argument("--before", type=Path, help="another built tree")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--page", action="store_true", help="write the table into docs/performance.md, measure nothing")
     args = parser.parse_args()
+    if args.page:
+        PAGE.write_text(page(PAGE.read_text()))
+        return 0
     trees = {"now": common.HERE.parent} | ({"before": args.before.resolve()} if args.before else {})
     rows = []
     for ftl in args.ftl.split(","):

@@ -7,7 +7,7 @@ What is for use from Python (docs/python-api.md; everything else may change):
     mount(image, mountpoint)        a Mount: `disk` for Linux to use; a context manager
     replay(source, ftl=[...])       traces and workloads on FTLs, in virtual time: a data frame (a package, too)
     compare(source, ftl=[...])      the same, with a dozen columns
-    sweep(spec, out)                every combination, gone on with where it was broken off
+    sweep(spec, out)                every combination; run again, it continues
     plot(table, what)               a Picture of results, which a notebook shows
     read_trace(source)              the requests of a trace or workload as a data frame
     check(ftl), crash(ftl)          the conformance suite and power cuts on FTLs: data frames (packages, too)

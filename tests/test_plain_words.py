@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import flashfs
 from flashfs.cli.commands import program
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +41,8 @@ PHRASES = {
     rf"\b{UNITS} an? {EACH}\b": "per",
     rf"\b\d(?:[\d.,]*\d)? an? {EACH}\b": "per",
     r"\b(?:pages|entries|LPAs|one) an? (?:block|die|superblock|core)\b|\brequests a second\b": "per",
+    r"\b(?:spare|translation) (?:reads|programs) a page\b|\bprograms a (?:page written|flush)\b": "per",
+    r"\b(?:B|OOB) a page\b": "per",
 }
 LITERAL = r'(?:"(?:[^"\\\n]|\\.)*")'
 
@@ -51,7 +55,25 @@ def found_in(text: str) -> list[str]:
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    top = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SPEC")]
+    return [*top, *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def public_docstrings() -> Iterator[tuple[str, str]]:
+    """(name, docstring) of the package and of what a program takes from it, as `help()` shows them."""
+    yield "flashfs", flashfs.__doc__ or ""
+    for name in flashfs.__all__:
+        one = getattr(flashfs, name)
+        yield name, inspect.getdoc(one) or ""
+        for attribute, of in vars(one).items() if inspect.isclass(one) else ():
+            if not attribute.startswith("_") and (callable(of) or isinstance(of, property)):
+                yield f"{name}.{attribute}", inspect.getdoc(of) or ""
+
+
+def test_docstrings_that_help_shows() -> None:
+    found = list(public_docstrings())
+    assert len(found) > 40
+    assert [f"{name}: {hit}" for name, text in found for hit in found_in(text)] == []
 
 
 def test_pages() -> None:

@@ -28,8 +28,8 @@ def create(
 ) -> Path:
     """Make a blank chip in a sparse file, as `flashfs create` does, and return its path.
 
-    ``size`` (``"256M"``; 1 GiB unless told) is what the host sees, ``op`` the over-provisioning, ``preset`` a whole
-    chip by name. ``backend="meta"`` keeps no user data. UsageError for what will not do, nandimg.ImageError if the file
+    ``size`` (``"256M"``; 1 GiB by default) is what the host sees, ``op`` the over-provisioning, ``preset`` a whole
+    chip by name. ``backend="meta"`` keeps no user data. UsageError for what cannot be, nandimg.ImageError if the file
     exists, unless ``force``.
     """
     path = Path(path)

@@ -60,7 +60,7 @@ class Mount:
 
     def unmount(self) -> None:
         """Unmount; returns when the checkpoint is durable. FlashfsError if something may be lost that a clean unmount
-        would keep, as behind a daemon that was killed: the mount is gone then too. A second time does nothing."""
+        would keep, as after the death of a daemon: the mount is gone then too. A second time does nothing."""
         if self._ended:
             return
         done = daemon.unmount(self.mountpoint)

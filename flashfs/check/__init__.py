@@ -1,4 +1,4 @@
-"""The conformance suite: what every FTL has to keep, ours and anybody's, as a list of named checks.
+"""The conformance suite: what every FTL has to keep, ours and yours, as a list of named checks.
 
 ``CHECKS`` is that list. Each check is a function of a Setting (which FTL, what scale, which seed) that returns counts
 of what it did, or raises; ``run`` runs each in a process of its own, so that one which crashes, hangs or spoils its

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.fuse import asking
+from flashfs.fuse import asking, nbd_servers
 
 T = TypeVar("T")
 
@@ -100,6 +100,8 @@ def instead(path: Path, mount: Mount | None) -> str:
     of_it = [one for one in table() if one.fs_type == FS_TYPE and one.source == str(path)]
     loops = {str(loop) for one in of_it for loop in loops_of(one.mountpoint / "disk")}
     upper = [one for one in table() if one.source in loops]
+    if not of_it and (server := nbd_servers.of(path)) is not None:
+        return f"it is an image, which `flashfs nbd` serves at {server.uri}: `kill {server.pid}` ends that"
     if not of_it:
         return "it is a file, and mounted nowhere"
     return f"it is an image, which is mounted at {' and '.join(str(one.mountpoint) for one in upper or of_it)}"

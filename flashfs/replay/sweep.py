@@ -1,4 +1,4 @@
-"""Sweeps: FTLs x traces x options x DRAM sizes, a file for each result, gone on with where they were broken off.
+"""Sweeps: FTLs x traces x options x DRAM sizes, a file for each result; run again, they continue.
 
 A result's file is named by a hash of everything that produced it, and is there whole or not at all. So whoever runs the
 same sweep again, after a crash or with one size more, finds what is done by looking.

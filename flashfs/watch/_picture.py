@@ -1,8 +1,8 @@
 """Draws figures and blocks on a terminal: what fits, in as many columns as there is width for.
 
-The panels of a column stand in the order of their weight. On a terminal that is too low for all, the last ones go
-first; the block map takes the lines that are left, and a few in any case. Nothing is told by colour alone: a block's
-bar is as high as it is valid.
+The panels of a column stand in the order of their weight. On a terminal that is too low for all, the last ones become
+a line each; the block map takes the lines that are left, and a few in any case. Nothing is said by colour alone: a
+block's bar is as high as it is valid.
 """
 
 from __future__ import annotations
@@ -70,10 +70,32 @@ class Picture:
         if any(above):
             yield beside(above)
             left -= max(sum(map(lines, column)) for column in above)
+        missing = [part for column, whole in zip(above, columns, strict=True) for part in whole[len(column) :]]
+        short = self._short(missing)[: max(0, left - least)]
+        yield from short
+        left -= len(short)
         if left > frame:
             yield self._map.panel(width, left - frame)
 
-    def _columns(self, width: int, roomy: bool) -> list[list[RenderableType]]:
+    def _short(self, panels: Sequence[Panel]) -> list[Text]:
+        """A line for each of these panels."""
+        cleaning, wear, dram = self._found["cleaning"], self._found["wear"], self._found["dram"]["total"]
+        said = {
+            "cleaning and wear": f"{rate(cleaning['programs_per_s'])} GC programs/s, {rate(cleaning['victims_per_s'])} "
+            f"victims/s, {count(wear['min'])} to {count(wear['max'])} erases, {self._found['free_blocks']:,} free",
+            "DRAM": f"{shown(dram['packed'])} packed, {shown(dram['allocated'])} allocated",
+            self._found["ftl"]: ", ".join(
+                f"{name} {count(value)}".replace("_", " ") for name, value in self._found["scheme"].items()
+            ),
+        }
+        texts = []
+        for one in panels:
+            title = str(one.title)
+            texts.append(Text(no_wrap=True, overflow="ellipsis"))
+            texts[-1].append(f" {title}  ", TITLE).append(printable(said.get(title, "")), LABEL)
+        return texts
+
+    def _columns(self, width: int, roomy: bool) -> list[list[Panel]]:
         """What stands above the block map: one column, or two."""
         host, writes, cleaning = self._host(width), self._writes(), self._cleaning()
         dram, scheme = self._dram(roomy), self._scheme(roomy)
@@ -90,9 +112,9 @@ class Picture:
         line.append(f"  {printable(found['ftl'])}", "bold #4c9be8")
         line.append(f" on {printable(str(found['image'] or 'memory'))}, {shown(found['size'])}", LABEL)
         line.append(f", {printable(found['server'])}, up {clock(found['uptime_s'])}", LABEL)
-        room = width - line.cell_len - len(self._note) - 1
-        if self._note and room > 0:
-            line.append(" " * room + self._note, LABEL)
+        if self._note:
+            line.truncate(max(0, width - len(self._note) - 2), overflow="ellipsis", pad=True)
+            line.append(f" {self._note}", LABEL)
         return line
 
     def _alarms(self) -> list[RenderableType]:
@@ -201,9 +223,7 @@ def ranked(parts: dict[str, float]) -> list[tuple[str, float]]:
     return sorted(parts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def taken(
-    column: Iterable[RenderableType], room: int, lines: Callable[[RenderableType], int]
-) -> Iterator[RenderableType]:
+def taken(column: Iterable[Panel], room: int, lines: Callable[[RenderableType], int]) -> Iterator[Panel]:
     """The panels of a column, as long as they fit into so many lines."""
     for part in column:
         room -= lines(part)
@@ -212,7 +232,7 @@ def taken(
         yield part
 
 
-def beside(columns: Sequence[Sequence[RenderableType]]) -> Table:
+def beside(columns: Sequence[Sequence[Panel]]) -> Table:
     """Columns of one width."""
     table = Table.grid(expand=True, padding=0)
     for _ in columns:

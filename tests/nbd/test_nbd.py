@@ -273,6 +273,8 @@ def test_status_has_what_is_served(export: Serve, capsys: pytest.CaptureFixture[
     assert expected in nbd_servers.servers()
     assert cli.run(["status"]) == 0
     assert f"served by process {one.pid} at {one.request.uri}; `kill {one.pid}` ends that" in capsys.readouterr().out
+    assert cli.run(["umount", str(one.request.image)]) == 2
+    assert f"`flashfs nbd` serves at {one.request.uri}: `kill {one.pid}` ends that" in capsys.readouterr().err
     one.end()
     assert all(found.pid != one.pid for found in nbd_servers.servers())
     for text in (b"", b"nbdkit", b"nbdkit\0request=no", b"nbdkit\0request={}", b"\xff\0"):  # others' processes

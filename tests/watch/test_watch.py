@@ -102,24 +102,26 @@ def test_rates_are_of_the_servers_clock(texts: Texts) -> None:
 
 @pytest.mark.parametrize("ftl", KINDS)
 def test_victims_are_the_blocks_that_were_emptied(tmp_path: Path, ftl: str) -> None:
-    """Counted by watching which block holds live pages before and after each request; over many intervals. Without
-    fences: what one makes a request write may fill a block and empty it between two looks."""
+    """Counted by watching which blocks are in use before and after each request, and how many were opened meanwhile: a
+    merge may fill a block and empty it between two looks. Over many intervals."""
     texts = Texts(tmp_path, ftl, **from_checkpoints(ftl))
     texts.write(2000, 1)  # no block is new any more
     pool, blocks = texts.device.ssd.pool, texts.device.nand.blocks
 
-    def users() -> dict[int, int]:
-        """{block of data: its order}: a block that is opened again has another."""
+    def users() -> dict[int, tuple[int, bool]]:
+        """{block in use: (its order, whether it is of the log)}: a block that is opened again has another order."""
         said = {block: pool.describe(block) for block in range(blocks)}
-        return {block: one["order"] for block, one in said.items() if one["state"] in ("open", "closed")}
+        return {block: (one["order"], one["state"] == "meta") for block, one in said.items()
+                if one["state"] in ("open", "closed", "meta")}  # fmt: skip
 
     seen = 0
-    before, then = texts.look(), users()
+    before, then, opened = texts.look(), users(), pool.last_order
     for seed in range(400):
         texts.device.write(seed * 37 % 80 * 512, bytes(512))
         now = users()
-        seen += sum(then[block] != now.get(block) for block in then)
-        then = now
+        of_the_log = sum(meta for block, (order, meta) in then.items() if now.get(block) != (order, meta))
+        seen += pool.last_order - opened + len(then) - len(now) - of_the_log
+        then, opened = now, pool.last_order
         if seed % 50 == 49:
             texts.uptime_s += 1
             look = texts.look()
@@ -165,6 +167,21 @@ def test_a_picture_shows_it_all(texts: Texts) -> None:
                  "page table", "allocated", "total", "24 blocks of 8 pages", "free", "open", "log", "bad"):  # fmt: skip
         assert word in text
     assert "▒" in text
+
+
+def test_what_a_low_terminal_has_no_panel_for_is_a_line(texts: Texts) -> None:
+    """At 80 x 24, and the way out stays in sight however long the path is."""
+    before = texts.look()
+    texts.write(300, 1)
+    texts.uptime_s += 1
+    after = texts.look()
+    found = watch.figures(before, after)
+    found["mountpoint"] = "/a/long/path" * 9
+    lines = drawn(watch.Picture(found, after, note="q quits"), 80, 24)
+    assert len(lines) <= 24
+    assert lines[0].rstrip().endswith("q quits")
+    for title in ("cleaning and wear", "DRAM", found["ftl"]):
+        assert any(line.startswith(f" {title}  ") for line in lines), title
 
 
 def test_each_block_is_a_cell_as_high_as_it_is_valid(texts: Texts) -> None:
