@@ -46,7 +46,7 @@ cdef class GeckoRuns:
     cdef readonly bint multiway
     cdef Run[40] runs                      # the newest first: sizes rise with age
     cdef readonly uint32_t runs_n
-    cdef readonly bint unsettled           # the newest may be as large as the next: a merge is due
+    cdef readonly bint unsettled           # a run may be as large as the next: a merge failed, or the ratio has changed
     cdef Input[40] inputs
     cdef uint8_t* images                   # a page for each input, behind them one of output, and one for queries
     cdef uint64_t* seen                    # of the block that a merge is at: its bitmap

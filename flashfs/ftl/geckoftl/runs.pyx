@@ -197,11 +197,15 @@ cdef class GeckoRuns:
         return self.settle_levels()
 
     cdef int settle_levels(self) except -1 nogil:
-        """A run that has grown as large as the next is merged with it. As ``flush``."""
+        """A run that has grown as large as the next is merged with it. As ``flush``. Older runs, of a mount of another
+        ratio, may be as large as each other until those before them have grown so far."""
+        cdef uint32_t r
         while self.runs_n > 1 and self.runs[0].level >= self.runs[1].level:
             if not self.merge(2, False):
                 return 0
         self.unsettled = False
+        for r in range(1, self.runs_n):
+            self.unsettled |= self.runs[r].level <= self.runs[r - 1].level
         return 1
 
     cdef int merge(self, uint32_t take, bint with_buffer) except -1 nogil:
