@@ -135,7 +135,9 @@ def _made_beside(path: Path, old: _Old, geometry: nandimg.Geometry) -> Iterator[
         return chip
 
     try:
-        nandimg.create(made, geometry, old.header.backend, uuid=old.header.uuid)
+        nandimg.create(
+            made, geometry, old.header.backend, uuid=old.header.uuid, tables=old.header.tables
+        )
         if old.device is None:
             with closing(nandimg.open_image(made)) as blank:
                 worn(blank.chip)

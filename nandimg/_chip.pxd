@@ -37,6 +37,7 @@ cdef class Chip(Nand):
     cdef int64_t nvram_read_ns, nvram_write_ns
     cdef Timeline nvram_time
     cdef uint8_t* spare
+    cdef uint8_t* held                     # of sparse tables: a bit for each PIECE of the file that has disk blocks
     cdef uint64_t data_at                  # file offset of the data region
     cdef const uint8_t* data_map           # the data region, mapped for reading; NULL if that cannot be had
     cdef uint64_t data_bytes
@@ -81,6 +82,7 @@ cdef class Chip(Nand):
     cdef uint32_t record_crc(self, uint32_t ppa, const uint8_t* rec) noexcept nogil
     cdef uint32_t erases_after(self, uint32_t block) noexcept nogil
     cdef int write_data(self, uint32_t ppa, uint32_t n, const uint8_t* data) except -1 nogil
+    cdef int hold_records(self, uint32_t block, uint32_t page, uint32_t n) except -1 nogil
     cdef int write_record(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob) noexcept nogil
     cdef int write_plain_records(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* oob) noexcept nogil
     cdef bint take_plain(self, const uint8_t* rec, uint32_t now, uint8_t* oob) noexcept nogil

@@ -18,8 +18,9 @@ def page_checksum(data: ReadableBuffer) -> int: ...
 @final
 class Chip(Nand):
     def __init__(
-        self, geometry: Geometry, layout: Layout, fd: int, path: Path | None = None, readonly: bool = False
-    ) -> None: ...
+        self, geometry: Geometry, layout: Layout, fd: int, path: Path | None = None, readonly: bool = False, *,
+        sparse_tables: bool = False,
+    ) -> None: ...  # fmt: skip
     @property
     def path(self) -> Path | None: ...
     @property

@@ -48,6 +48,9 @@ cdef extern from "<sys/mman.h>" nogil:
     int madvise(void* at, size_t bytes, int advice)
     int MADV_DONTNEED
 
+cdef extern from "<fcntl.h>" nogil:
+    int posix_fallocate(int fd, int64_t at, int64_t bytes)
+
 cdef extern from *:
     void prefetch "__builtin_prefetch"(const void*, int) nogil
 
@@ -86,6 +89,7 @@ cdef uint32_t check_of_zeros = crc32c(0, seven_zeros, 7)
 cdef enum:
     BOOT_SLOT_BYTES = 2048
     READ_CHUNK = 16          # pages
+    PIECE_SHIFT = 16         # sparse tables get disk blocks by pieces of 64 KiB: the data region begins at one
     RECORDS_AHEAD = 16       # of pages that are read out of order, those fetched into the processor's cache
     LOST_ERASES_MOST = 65536  # of one block, that a host's death can take at once
     COPY_CHUNK = 4096        # bytes
@@ -149,8 +153,9 @@ cdef class Chip(Nand):
         self.fd = -1
         self.base = NULL
 
-    def __init__(self, geometry, layout, int fd, path=None, bint readonly=False):
-        """``layout`` is a nandimg.image.Layout; ``fd`` is owned by the chip from here on."""
+    def __init__(self, geometry, layout, int fd, path=None, bint readonly=False, *, bint sparse_tables=False):
+        """``layout`` is a nandimg.image.Layout; ``fd`` is owned by the chip from here on. ``sparse_tables``: the page
+        records of the file may have no blocks on the host's disk yet; they get them before pages are programmed."""
         self.fd = fd
         self.path = path
         self.readonly = readonly
@@ -182,6 +187,10 @@ cdef class Chip(Nand):
         self.unsummed = layout.record_head < UNSUMMED_BELOW
         self._allocate()
         self._map(layout)
+        if sparse_tables and path is not None and not readonly:
+            self.held = <uint8_t*> calloc((self.base_bytes >> PIECE_SHIFT) // 8 + 1, 1)
+            if self.held == NULL:
+                raise MemoryError
         self.doubts = path is not None
         self.reset_volatile()
         self.find_blank()
@@ -259,6 +268,8 @@ cdef class Chip(Nand):
         free(self.die_time)
         free(self.channel_time)
         free(self.one_page)
+        free(self.held)
+        self.held = NULL
         self.next_page = NULL
         self.touched = NULL
         self.is_touched = NULL
@@ -420,6 +431,27 @@ cdef class Chip(Nand):
         cdef uint32_t epoch
         memcpy(&epoch, rec, 4)
         return crc32c_after(ppa | (<uint64_t> epoch << 32), rec + 8, self.record_head - 8 + self.oob_bytes)
+
+    cdef int hold_records(self, uint32_t block, uint32_t page, uint32_t n) except -1 nogil:
+        """Give the records of these pages their blocks on the host's disk, if the tables are sparse. OSError (ENOSPC)
+        if it has none, before anything of the pages is programmed: a store to a mapped hole would be SIGBUS."""
+        cdef uint64_t piece, last
+        cdef int error
+        if self.held == NULL:
+            return 0
+        piece = <uint64_t> (self.record(block, page) - self.base) >> PIECE_SHIFT
+        last = <uint64_t> (self.record(block, page + n - 1) + self.stride - 1 - self.base) >> PIECE_SHIFT
+        while piece <= last:
+            if not self.held[piece >> 3] & <uint8_t> (1 << (piece & 7)):
+                error = posix_fallocate(self.fd, piece << PIECE_SHIFT, 1 << PIECE_SHIFT)
+                if error == EINTR:
+                    continue
+                if error:
+                    with gil:
+                        raise OSError(error, os.strerror(error), str(self.path))
+                self.held[piece >> 3] |= <uint8_t> (1 << (piece & 7))
+            piece += 1
+        return 0
 
     cdef int write_record(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob) noexcept nogil:
         cdef uint8_t* rec = self.record(block, page)
@@ -624,6 +656,7 @@ cdef class Chip(Nand):
         expected = self.find_next(block)
         if <int32_t> page != expected:
             return self.breach(OP_PROGRAM, block, page, RULE_ERASED if <int32_t> page < expected else RULE_ORDER)
+        self.hold_records(block, page, n)
         if data != NULL:
             self.write_data(block * self.pages_per_block + page, n, data)
         elif self.unsummed and self.homes[block] != NO_HOME:

@@ -26,6 +26,7 @@ HEADER_BYTES = 4096
 BOOT_AT = 2 * HEADER_BYTES
 TABLE_AT = BOOT_AT + 4096
 BACKENDS = ("file", "meta")
+TABLES = ("reserved", "sparse")
 OPTIONS_BYTES = 3072  #: room for the options, as JSON
 FEATURE_KINDS = ("compatible", "read-only-compatible", "incompatible")
 FEATURES_MOST = 12
@@ -58,6 +59,11 @@ class Feature:
             raise ImageError(f"feature {self.name!r}: use up to 31 of a-z, 0-9, '.', '_' and '-'")
         if self.kind not in FEATURE_KINDS:
             raise ImageError(f"feature {self.name}: kind {self.kind!r}: use {', '.join(FEATURE_KINDS)}")
+
+
+#: page records get their blocks on the host's disk with the pages. Compatible: a program that gives all of them theirs
+#: when it opens the image does no harm
+SPARSE_TABLES = Feature("nandimg.sparse-tables", "compatible")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +128,15 @@ class Header:
         return layout_of(self.geometry, self.backend, oob_used, nvram=self.regions)
 
     @property
+    def tables(self) -> str:
+        """One of TABLES: whether page records get their blocks on the host's disk all at once, or with the pages."""
+        return "sparse" if SPARSE_TABLES in self.features else "reserved"
+
+    @property
     def allocated_bytes(self) -> int:
         """What the file has on the host's disk from the start: its tables; the page records only once it is bound,
-        because binding tells how large they are."""
-        return self.layout.data_at if self.ftl else self.layout.spare_at
+        because binding tells how large they are, and not at all if they are sparse."""
+        return self.layout.data_at if self.ftl and self.tables == "reserved" else self.layout.spare_at
 
     def refuse_unknown(self, where: object, known: Collection[str], *, readonly: bool) -> None:
         """ImageError, which names it, if the image has a feature that keeps out whoever knows ``known`` alone."""

@@ -19,6 +19,8 @@ from nandimg.geometry import Geometry
 from nandimg.header import (
     BACKENDS,
     HEADER_BYTES,
+    SPARSE_TABLES,
+    TABLES,
     VERSION,
     Feature,
     Header,
@@ -35,7 +37,7 @@ __all__ = [
     "BACKENDS", "HEADER_BYTES", "VERSION", "Header", "Image", "Layout", "Upgrade", "create", "inspect", "layout_of",
     "memory_image", "open_image",
 ]  # fmt: skip
-FEATURES: tuple[str, ...] = ()  #: of the chip itself ("nandimg.what") that this library knows; others are not its own
+FEATURES = (SPARSE_TABLES.name,)  #: of the chip itself ("nandimg.what") that this library knows; others are not its own
 
 DIRECTORY = "a directory, not a regular file"
 CHUNK = 1 << 20  #: bytes looked at at a time
@@ -98,13 +100,18 @@ def _holds_data(fd: int, start: int) -> bool:
 
 
 def create(
-    path: str | Path, geometry: Geometry, backend: str = "file", force: bool = False, *, uuid: uuids.UUID | None = None
-) -> Header:
+    path: str | Path, geometry: Geometry, backend: str = "file", force: bool = False, *, uuid: uuids.UUID | None = None,
+    tables: str = "reserved",
+) -> Header:  # fmt: skip
     """Make a blank chip, with a UUID of its own unless one is given. An existing file is refused unless ``force``;
-    nothing of it is lost before that is decided."""
+    nothing of it is lost before that is decided. ``tables``: page records get their blocks on the host's disk
+    all at once when the chip is bound ("reserved"), or with their pages ("sparse"): a program that finds no room for
+    them there then fails with ENOSPC, as one does that finds none for its data."""
     path = Path(path)
     if backend not in BACKENDS:
         raise ImageError(f"backend {backend!r}: use {' or '.join(BACKENDS)}")
+    if tables not in TABLES:
+        raise ImageError(f"tables {tables!r}: use {' or '.join(TABLES)}")
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | (0 if force else os.O_EXCL)
     try:
         fd = os.open(path, flags, 0o600)
@@ -112,7 +119,10 @@ def create(
         raise ImageError(f"{path}: exists already; use another name, or --force to overwrite it") from None
     except OSError as error:
         raise ImageError(f"{path}: {why_not(path, error)}") from None
-    header = Header(geometry, backend, uuid or uuids.uuid4(), options={}, regions=first_regions(geometry))
+    header = Header(
+        geometry, backend, uuid or uuids.uuid4(), options={}, regions=first_regions(geometry),
+        features=(SPARSE_TABLES,) if tables == "sparse" else (),
+    )  # fmt: skip
     try:
         _require_file(fd, path)
         if not force:
@@ -295,7 +305,7 @@ class Image:
             self.blank = os.pread(fd, old.layout.nvram_at, 0).rstrip(b"\0").ljust(2 * HEADER_BYTES, b"\0")
             _reserve(fd, header, self.path)
             write_header(fd, header)
-            self.header, self.chip = header, Chip(header.geometry, header.layout, fd, self.path)
+            self.header, self.chip = header, _chip(header, fd, self.path)
         for block in bad:
             self.chip.mark_factory_bad(block)
 
@@ -366,7 +376,7 @@ def open_image(path: str | Path, readonly: bool = False, *, held: bool = False, 
         require_known(header, path, os.fstat(fd).st_size, readonly=readonly)
         if not readonly:
             _reserve(fd, header, path)
-        chip = Chip(header.geometry, header.layout, fd, path, readonly)
+        chip = _chip(header, fd, path, readonly)
     except BaseException:
         os.close(fd)
         raise
@@ -377,6 +387,10 @@ def open_image(path: str | Path, readonly: bool = False, *, held: bool = False, 
         chip.close()
         raise ImageError(f"{path}: block table: the entry of block {block} fails its check")
     return Image(path, header, chip, not readonly and mend_copies(fd, counts))
+
+
+def _chip(header: Header, fd: int, path: Path, readonly: bool = False) -> Chip:
+    return Chip(header.geometry, header.layout, fd, path, readonly, sparse_tables=header.tables == "sparse")
 
 
 def _memory_chip(header: Header) -> Chip:

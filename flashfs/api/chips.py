@@ -24,17 +24,19 @@ def create(
     oob: int | None = None,
     op: float | None = None,
     backend: str = "file",
+    tables: str = "reserved",
     force: bool = False,
 ) -> Path:
     """Make a blank chip in a sparse file, as `flashfs create` does, and return its path.
 
     ``size`` (``"256M"``; 1 GiB by default) is what the host sees, ``op`` the over-provisioning, ``preset`` a whole
-    chip by name. ``backend="meta"`` keeps no user data. UsageError for what cannot be, nandimg.ImageError if the file
-    exists, unless ``force``.
+    chip by name. ``backend="meta"`` keeps no user data. ``tables="sparse"``: a page's record gets its blocks on the
+    host's disk with the page, and not with all others when the chip is bound. UsageError for what cannot be,
+    nandimg.ImageError if the file exists, unless ``force``.
     """
     path = Path(path)
-    shape = {name: value for name, value in locals().items() if name not in ("path", "backend", "force")}
-    nandimg.create(path, grid.device(grid.read(shape)), backend=backend, force=force)
+    shape = {name: value for name, value in locals().items() if name not in ("path", "backend", "tables", "force")}
+    nandimg.create(path, grid.device(grid.read(shape)), backend=backend, force=force, tables=tables)
     return path
 
 

@@ -439,6 +439,10 @@ BUGS: dict[str, Bug] = {
         "chip", Patch("nandimg/_chip", "                    count = max(count, epoch)\n", "                    pass\n"),
         (), "nandimg/test_chip.py::test_the_first_erase_passes_records_of_an_erase_that_was_lost",
     ),
+    "sparse tables whose records find no disk blocks waiting": Bug(
+        "chip", Patch("nandimg/_chip", "        self.hold_records(block, page, n)\n", ""),
+        (), "engine/test_sparse_tables.py::test_records_without_room_are_no_lost_tables",
+    ),
     "an NBD client's flush that flushes nothing": Bug(
         "NBD", Patch("nbd/_plugin", "    return 0 if (<Export> of).run(FLUSH, <Quiet> do_flush, 0, 0, NULL) >= "
                      "0 else -1\n", "    return 0\n"), (), "nbd/test_nbd.py::test_what_was_flushed_outlives_a_kill",
