@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 from collections.abc import Callable
 from contextlib import suppress
@@ -36,6 +37,7 @@ PAGE_NUMBERS = Feature("flashfs.page-numbers", "incompatible")
 CHECKPOINT_FILLS = Feature("flashfs.checkpoint-fills", "incompatible")
 #: what the engine may have put into an image, whatever its scheme ("flashfs.what")
 FEATURES = (CHECKPOINT_FILLS, PAGE_NUMBERS)
+MANY_PAGES = 1 << 24  #: of a chip whose device is not to be in memory twice, though it takes a moment to see to that
 SYNC_MODES = ("flush", "none")
 SPREAD_SHARE = 8  #: of the endurance: by so much, one in so many, may the most worn block lead the least worn
 LEAST_SPREAD = 2  #: less, and blocks that are all in use would be emptied in turn
@@ -229,6 +231,9 @@ class Device:
         require_pairs(trial, name)
         of.check_new(trial, options)
         fixed = {option.name: options[option.name] for option in of.options if option.fixed}
+        del trial
+        if image.header.geometry.pages > MANY_PAGES:
+            gc.collect()  # engine and parts refer to each other, and the device that is kept is as large once more
         return name, fixed, need, features, nvram
 
     @staticmethod

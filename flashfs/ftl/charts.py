@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-NO_PAGE = 2**32 - 1
+from flashfs.engine.views.block_map import Mapped
+
 PICTURE = (256, 128)  #: columns and rows of the picture of a map
 CELLS_MOST = 32_768
+NO_PAGE = 2**32 - 1  #: in an array of places: nowhere
+AT_ONCE = 1 << 20  #: LPAs that are counted at a time: arrays of more would take as much as the map again
 
 
 def facts(figures: dict[str, Any]) -> dict[str, Any]:
@@ -40,12 +42,13 @@ def counted(title: str, x: str, y: str, values: Sequence[int], about: str = "", 
 
 
 def cells(
-    title: str, item: str, fields: list[dict[str, Any]], views: list[dict[str, str]], about: str = ""
-) -> dict[str, Any]:
+    title: str, item: str, fields: list[dict[str, Any]], views: list[dict[str, str]], about: str = "",
+    total: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """A map with a cell for each ``item``. A field has a "name", "values" (a number or None each) and perhaps "unit"
     and "top", its greatest possible value; a view has a "label" and the "field" that colours it. What is beyond
-    CELLS_MOST is not drawn."""
-    total = len(fields[0]["values"])
+    CELLS_MOST is not drawn, and need not be there: ``total`` says how many there are then."""
+    total = len(fields[0]["values"]) if total is None else total
     shown = [{**field, "values": field["values"][:CELLS_MOST]} for field in fields]
     if total > CELLS_MOST:
         about += f" The first {CELLS_MOST:,} of {total:,}."
@@ -64,32 +67,36 @@ def lines(
     return {"chart": "lines", "title": title, "x": x, "y": y, "x_most": max(1, x_most), "about": about, "bands": bands}
 
 
-def picture(device: Any, where: NDArray[Any]) -> dict[str, Any]:
-    """Where the LPAs lie: LPAs to the right, PPAs upwards, each cell with the number of those that fall into it.
-    ``where`` has a PPA (or NO_PAGE) for each LPA."""
-    columns, rows = min(PICTURE[0], len(where)), min(PICTURE[1], device.ssd.nand.geometry.pages)
-    pages, lpas = device.ssd.nand.geometry.pages, np.flatnonzero(where != NO_PAGE)
-    column = lpas * columns // len(where)
-    row = where[lpas].astype(np.int64) * rows // pages
-    counts = np.bincount(row * columns + column, minlength=columns * rows)
+def picture(device: Any, where: Mapped) -> dict[str, Any]:
+    """Where the LPAs lie: LPAs to the right, PPAs upwards, each cell with the number of those that fall into it."""
+    pages = device.ssd.nand.geometry.pages
+    columns, rows = min(PICTURE[0], where.total), min(PICTURE[1], pages)
+    counts = np.zeros(columns * rows, np.int64)
+    for at in range(0, len(where), AT_ONCE):
+        column = where.lpas[at : at + AT_ONCE].astype(np.int64) * columns // where.total
+        row = where.ppas[at : at + AT_ONCE].astype(np.int64) * rows // pages
+        counts += np.bincount(row * columns + column, minlength=columns * rows)
     return {
-        "chart": "density", "title": "Where the LPAs lie", "x": "LPA", "y": "PPA", "x_most": len(where) - 1,
+        "chart": "density", "title": "Where the LPAs lie", "x": "LPA", "y": "PPA", "x_most": where.total - 1,
         "y_most": pages - 1, "columns": columns, "rows": rows, "cells": counts.tolist(),
         "about": "A line is a range that was written in one go and still lies in order; a cloud is what was written "
                  "here and there.",
     }  # fmt: skip
 
 
-def runs(device: Any, where: NDArray[Any]) -> dict[str, Any]:
+def runs(device: Any, where: Mapped) -> dict[str, Any]:
     """How long the stretches of LPAs are that lie side by side in flash: by powers of two, in pages of the map."""
-    lpas = np.flatnonzero(where != NO_PAGE)
-    ppas = where[lpas]
-    parts = (np.diff(lpas) != 1) | (ppas[1:] != ppas[:-1] + np.uint32(1))
-    parts |= ppas[1:] % device.ssd.nand.pages_per_block == 0  # a run ends with its block
-    lengths = np.diff(np.flatnonzero(np.concatenate([[True], parts, [True]]))) if len(lpas) else lpas
+    lpas, ppas, per_block = where.lpas, where.ppas, device.ssd.nand.pages_per_block
+    starts = np.ones(len(where) + 1, bool)  # a run begins there; and behind the last one
+    for at in range(0, len(where) - 1, AT_ONCE):
+        part = slice(at, at + AT_ONCE + 1)
+        parts = (np.diff(lpas[part]) != 1) | (ppas[part][1:] != ppas[part][:-1] + np.uint32(1))
+        parts |= ppas[part][1:] % per_block == 0  # a run ends with its block
+        starts[at + 1 : at + 1 + len(parts)] = parts
+    lengths = np.diff(np.flatnonzero(starts))
     power = np.floor(np.log2(lengths)).astype(np.int64) if len(lengths) else np.zeros(0, np.int64)
     counts = np.bincount(power)
     names = ["1" if index == 0 else f"{2**index} to {2 ** (index + 1) - 1}" for index in range(len(counts))]
     found = [[name, int(n)] for name, n in zip(names, counts, strict=True)]
-    about = f"{len(lpas):,} mapped LPAs lie in {len(lengths):,} runs: what a map of ranges would hold."
+    about = f"{len(where):,} mapped LPAs lie in {len(lengths):,} runs: what a map of ranges would hold."
     return bars("Runs of the map", "pages in a run", "runs", found, about)

@@ -208,7 +208,7 @@ def translation(device: Any, page: int | None) -> dict[str, Any]:
 def mapped_lpas(device: Any) -> int:
     """LPAs that hold something: the live pages, or, where some may be superseded, those that the map names."""
     if device.ssd.validity.late:
-        return int((block_map.locations(device.ssd) != NO_PAGE).sum())
+        return len(block_map.mapped(device.ssd))
     return int(block_map.block_map(device.ssd)["valid"].sum()) - len(device.ssd.owned_pages())
 
 
@@ -229,7 +229,7 @@ def facts(device: Any) -> dict[str, Any]:
 
 def drawn(device: Any) -> list[dict[str, Any]]:
     """For the HTML page: the figures, where pages lie, the runs they form, and the translation pages."""
-    where = block_map.locations(device.ssd)
+    where = block_map.mapped(device.ssd)
     return [
         charts.facts(facts(device)),
         charts.picture(device, where),
@@ -241,7 +241,8 @@ def drawn(device: Any) -> list[dict[str, Any]]:
 def translation_pages(device: Any) -> dict[str, Any]:
     """The translation pages as a map: where each is, and what DRAM has of it."""
     ssd, per_page = device.ssd, device.ssd.mapping.per_page
-    pages = -(-ssd.lpas // per_page)
+    total = -(-ssd.lpas // per_page)
+    pages = min(total, charts.CELLS_MOST)
     since = Counter(entry["translation_page"] for entry in newer(device))
     cached = Counter(device.ssd.mapping.cached_of_pages())
     places = {entry["page"]: entry["ppa"] for entry in gtd(device)}
@@ -262,7 +263,7 @@ def translation_pages(device: Any) -> dict[str, Any]:
         f"A cell a translation page, of {per_page:,} LPAs each, by how many entries DRAM has that are newer than what "
         "the page says. One without a place was never written."
     )
-    return charts.cells("Translation pages", "page", fields, views, about)
+    return charts.cells("Translation pages", "page", fields, views, about, total)
 
 
 def built(ssd: Any, options: dict[str, Any], who: str, mapping: Any) -> tuple[Any, Any, Any, Any]:

@@ -290,7 +290,7 @@ def _map(device: Any) -> dict[str, Any]:
 
 def _charts(device: Any) -> list[dict[str, Any]]:
     """What can be drawn of any map; the class's own figures beside it."""
-    where = block_map.locations(device.ssd)
+    where = block_map.mapped(device.ssd)
     mapping = device.ssd.mapping
     own = {f"{structure}_bytes": held for structure, held in mapping.plugin.dram().items()}
     return [charts.facts({**own, **mapping.figures()}), charts.picture(device, where), charts.runs(device, where)]

@@ -18,7 +18,7 @@ from flashfs.engine.blocks.pool import KIND_NAMES, STATE_NAMES
 from flashfs.engine.views import block_map
 from flashfs.inspect._image import header
 from flashfs.inspect._log import _checkpoints, _saved, _trims
-from flashfs.inspect._view import HEALTH_NAMES, NO_PAGE, View, opened
+from flashfs.inspect._view import HEALTH_NAMES, View, opened
 
 CELLS_MOST = 32_768  #: of the block map; a chip with more blocks has several in a cell
 ROWS_MOST = 60  #: of a table that may have many
@@ -127,7 +127,7 @@ def _summary(view: View, blocks: dict[str, NDArray[Any]], pages: dict[str, int])
     if view.device:
         states = np.bincount(blocks["state"], minlength=len(STATE_NAMES))
         late = view.device.ssd.validity.late  # then live pages may be superseded ones
-        mapped = (block_map.locations(view.device.ssd) != NO_PAGE).sum() if late else pages["live"]
+        mapped = len(block_map.mapped(view.device.ssd)) if late else pages["live"]
         out["mapped"] = f"{100 * mapped / geometry.lpas:.1f} %"
         out["free blocks"] = int(states[STATE_NAMES.index("free")])
         out["bad blocks"] = int(states[STATE_NAMES.index("bad")])

@@ -85,6 +85,12 @@ def test_survey_and_locations(ftl: str) -> None:
         if statuses[0] and device.ssd.pool.describe(block)["state"] in ("open", "closed", "meta"):
             assert arrays["order"][block] == device.ssd.pool.describe(block)["order"]
     where = block_map.locations(device.ssd)
+    named = block_map.mapped(device.ssd)
+    assert np.array_equal(named.lpas, np.flatnonzero(where != 2**32 - 1))
+    assert np.array_equal(named.ppas, where[named.lpas])
+    assert np.array_equal(block_map.Mapped.of(where).ppas, named.ppas)
+    for first, n in ((0, 5), (37, 400), (device.ssd.lpas - 3, 10), (device.ssd.lpas, 2)):
+        assert np.array_equal(named.window(first, n), where[first : first + n])
     mapped = np.count_nonzero(where != 2**32 - 1)
     assert mapped == live or (device.ssd.validity.late and mapped < live)
     for lpa in range(0, 700, 7):

@@ -19,6 +19,7 @@ from schemes import FEW
 import nandimg
 from flashfs import cli, inspect
 from flashfs.device import Device
+from flashfs.engine.views.block_map import Mapped
 from flashfs.errors import FlashfsError
 from nandimg import PRESETS, Geometry
 
@@ -158,7 +159,7 @@ def test_each_scheme_brings_its_own(tmp_path: Path) -> None:
     assert values(table, "block") == [line["pba"] for line in lines]
 
 
-def test_runs() -> None:
+def test_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """By hand: 0-4 in a run that a block's end cuts in two, 5 alone, 6 nowhere, 7-8 together, 9 before its place."""
     from types import SimpleNamespace
 
@@ -167,8 +168,10 @@ def test_runs() -> None:
     nothing = 2**32 - 1
     device = SimpleNamespace(ssd=SimpleNamespace(nand=SimpleNamespace(pages_per_block=4)))
     where = np.array([1, 2, 3, 4, 5, 9, nothing, 12, 13, 11], np.uint32)
-    assert charts.runs(device, where)["bars"] == [["1", 2], ["2 to 3", 3]]
-    assert charts.runs(device, np.full(3, nothing, np.uint32))["bars"] == []
+    assert charts.runs(device, Mapped.of(where))["bars"] == [["1", 2], ["2 to 3", 3]]
+    assert charts.runs(device, Mapped.of(np.full(3, nothing, np.uint32)))["bars"] == []
+    monkeypatch.setattr(charts, "AT_ONCE", 2)  # and in pieces
+    assert charts.runs(device, Mapped.of(where))["bars"] == [["1", 2], ["2 to 3", 3]]
 
 
 def test_a_blank_chip(tmp_path: Path) -> None:

@@ -57,3 +57,8 @@ cdef class Hooks(Shown):
     cdef uint32_t unmapped_from(self, uint32_t lpa, uint32_t n) noexcept nogil:
         """How many of ``n`` LPAs from ``lpa`` on are known, without a look at each, not to be mapped."""
         return 0
+
+    cdef uint32_t next_named(self, uint32_t lpa, uint32_t end) noexcept nogil:
+        """The first LPA from ``lpa`` on that may be mapped, or ``end``: for a pass over all of them, which may look at
+        each where that is quick. A trim asks ``unmapped_from``: each small hole would cut it into pieces here."""
+        return lpa + self.unmapped_from(lpa, end - lpa)

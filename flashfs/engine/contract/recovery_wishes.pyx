@@ -77,6 +77,13 @@ cdef class RecoveryWishes(Owner):
         """The inverse, with those of ``save_clean`` that are there. Asked when a clean checkpoint is mounted and
         everything else is loaded; never by a recovery, which adds to a checkpoint what came after it."""
 
+    def places(self):
+        """{section: writable buffer of the section's length} that a checkpoint is read into at once, for a table so
+        large that a copy of it counts; ``load`` has that buffer among its ``sections``. A read that fails leaves
+        anything in it, and ``reset`` or a ``load`` follows. Not for a mapping for which a recovery begins again
+        (``recovery_erased``, ``recovery_conflicts``): it needs the checkpoint once more."""
+        return {}
+
     cdef int checkpoint_ended(self, bint whole) except -1:
         """It is durable; or else the last one counts on, and all that it stands on is live again."""
         return 0

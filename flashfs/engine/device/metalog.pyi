@@ -85,6 +85,7 @@ class LoadedCheckpoint:
         page_bytes: int,
         pages_most: int,
         read_run: Callable[[int, memoryview], int] | None = None,
+        places: dict[str, memoryview] | None = None,
     ) -> None: ...
     def blocks(self, pages_per_block: int) -> list[int]: ...
 

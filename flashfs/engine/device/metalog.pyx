@@ -30,7 +30,12 @@ from flashfs.engine.blocks.pool cimport (
 )
 from nandimg._nand cimport CAUSES, OP_PROGRAM
 
+cdef extern from "huge.h" nogil:
+    void zero_memory(void* at, size_t bytes)
+
 import struct
+
+import numpy
 
 from flashfs.engine.device.lifetime_counters import Life
 from flashfs.errors import CorruptError
@@ -46,6 +51,7 @@ FILL_ONES = NONE
 FILL_ZEROS = NONE - 1
 FILLS = {FILL_ONES: 0xFF, FILL_ZEROS: 0}
 """In place of an extent's first PPA: its pages are not in flash, and all their bytes are the same."""
+LARGE_BYTES = 1 << 20  #: of a section that is read into memory which takes no room before it is written to
 FILL_LEAST = 32  #: pages in a row for which an extent of their own is worth it
 INDEX = struct.Struct("<4sIII")  #: magic, checksum of all that follows it, extents, previous index PPA
 BOOT = struct.Struct("<4sIQI")  #: magic, checksum of all that follows it, id, descriptor PPA
@@ -393,10 +399,11 @@ class LoadedCheckpoint:
     """A checkpoint read back and verified; ``sections`` maps names to buffers, ``sizes`` to bytes. ``read_page(ppa)``
     gives the data of a metadata page or None; ``read_run(ppa, into)``, if whoever reads has such a thing, fills a
     buffer from pages one behind the other and says how many bytes it got. It is refused if it takes more than
-    ``pages_most`` pages, before they are read: what a descriptor claims may be anything. CorruptError says what does
-    not fit."""
+    ``pages_most`` pages, before they are read: what a descriptor claims may be anything. ``places``: {section:
+    buffer} of sections that are read there if they are as long. CorruptError says what does not fit."""
 
-    def __init__(self, read_page, descriptor_ppa, page_bytes, pages_most, read_run=None):
+    def __init__(self, read_page, descriptor_ppa, page_bytes, pages_most, read_run=None, places=None):
+        self.places = places or {}
         raw = read_page(descriptor_ppa)
         self.descriptor_ppa = descriptor_ppa
         found = parse_descriptor(raw) if raw is not None else None
@@ -448,7 +455,8 @@ class LoadedCheckpoint:
 
     def _take(self, stream, key, size):
         """Read a section, and keep it; returns its checksum."""
-        self.sections[key] = stream.take(size)
+        place = self.places.get(key)
+        self.sections[key] = stream.take(size, place if place is not None and len(place) == size else None)
         return checksum(self.sections[key])
 
     def blocks(self, pages_per_block):
@@ -470,9 +478,14 @@ class _Stream:
         self.ppa = self.pages = 0          # what is left of an extent
         self.rest = b""                    # ... and of its page before
 
-    def take(self, size):
-        """The next ``size`` bytes; there are as many."""
-        part = bytearray(size)
+    def take(self, size, place=None):
+        """The next ``size`` bytes, in ``place`` if there is one; there are as many."""
+        if place is not None:
+            part = place
+        elif size < LARGE_BYTES:
+            part = bytearray(size)
+        else:  # zeros that are not there before somebody writes to them
+            part = memoryview(numpy.zeros(size, numpy.uint8))
         view = memoryview(part)
         at = min(size, len(self.rest))
         view[:at] = self.rest[:at]
@@ -507,7 +520,10 @@ class _Stream:
 
 
 cdef set_bytes(uint8_t[::1] into, int byte):
-    memset(&into[0], byte, into.shape[0])
+    if byte == 0:
+        zero_memory(&into[0], into.shape[0])
+    else:
+        memset(&into[0], byte, into.shape[0])
 
 
 def _by_page(read_page, page_bytes):

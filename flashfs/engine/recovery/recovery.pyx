@@ -209,7 +209,7 @@ cdef class Worker(Mender):
             return f"checkpoint {identity} is not clean"
         try:
             self.stand_on(LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most(),
-                                           self.read_meta_run))
+                                           self.read_meta_run, self.ssd.mapping.places()))
         except CorruptError:
             return f"checkpoint {identity} is not whole"
         self.load_base()

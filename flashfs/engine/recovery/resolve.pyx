@@ -96,6 +96,8 @@ cdef class Resolver(RecordTaker):
             if not erased and not self.newly(self.ssd.mapping.recovery_conflicts(hurt),
                                              EXCLUDED | (REOPENED if hurt else 0)):
                 break
+            if self.base is not None and self.ssd.mapping.places():
+                raise RuntimeError("a mapping for which a recovery begins again reads its checkpoint into its own table")
             self.load_base()
         self.figures["undone_moves"] = self.undone
         self.figures["undone_groups"] = self.undone_groups

@@ -328,7 +328,7 @@ cdef class Scanner:
         for _, ppa in self.descriptors:
             try:
                 self.stand_on(LoadedCheckpoint(self.read_meta, ppa, self.ssd.page_bytes, self.checkpoint_most(),
-                                               self.read_meta_run))
+                                               self.read_meta_run, self.ssd.mapping.places()))
                 self.take_fence()
                 if self.repairs and not self.from_pages:
                     self.load_base()

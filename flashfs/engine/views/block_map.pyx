@@ -43,6 +43,7 @@ cdef enum:
     CLASSES = 11
 
 cdef enum:
+    MAPPED_AT_ONCE = 1 << 20  # entries of a piece of what ``mapped`` returns
     TURN = 4096              # blocks between two reports of progress
     STREAM_AT = 18           # in an OOB
     STREAM_BITS = 31         # the others are of the page's number
@@ -220,7 +221,7 @@ def locations(Ssd ssd not None):
     cdef uint32_t[::1] at = where
     with nogil:
         while lpa < lpas:
-            lpa += ssd.mapping.unmapped_from(lpa, lpas - lpa)
+            lpa = ssd.mapping.next_named(lpa, lpas)
             end = min(lpas - lpa, <uint32_t> RUN_LPAS) + lpa
             while lpa < end:
                 at[lpa] = ssd.mapping.locate(lpa)
@@ -228,3 +229,56 @@ def locations(Ssd ssd not None):
                     at[lpa] = NONE
                 lpa += 1
     return where
+
+
+class Mapped:
+    """The LPAs that hold something, and where: ``lpas``, ascending, and ``ppas``, arrays of uint32. ``total`` is how
+    many LPAs there are."""
+
+    __slots__ = ("lpas", "ppas", "total")
+
+    def __init__(self, lpas, ppas, total):
+        self.lpas = lpas
+        self.ppas = ppas
+        self.total = total
+
+    @classmethod
+    def of(cls, where):
+        """Of an array as ``locations`` returns it."""
+        lpas = numpy.flatnonzero(where != NONE)
+        return cls(lpas.astype(numpy.uint32), where[lpas], len(where))
+
+    def __len__(self):
+        return len(self.lpas)
+
+    def window(self, first, n):
+        """As ``locations``, of the ``n`` LPAs from ``first`` on, as far as there are so many."""
+        end = min(self.total, first + n)
+        at, behind = numpy.searchsorted(self.lpas, [first, end])
+        found = numpy.full(max(0, end - first), NONE, numpy.uint32)
+        found[self.lpas[at:behind] - numpy.uint32(first)] = self.ppas[at:behind]
+        return found
+
+
+def mapped(Ssd ssd not None):
+    """What ``locations`` says, as a ``Mapped``: memory and time by what is used, and not by what the device exports."""
+    cdef uint32_t lpa = 0, end, ppa, lpas = ssd.lpas, pages = ssd.nand.blocks * ssd.nand.pages_per_block, n = 0
+    names, places = [], []
+    some, at = (numpy.empty(min(lpas, <uint32_t> MAPPED_AT_ONCE), numpy.uint32) for _ in range(2))
+    cdef uint32_t[::1] lpa_of = some, ppa_of = at
+    while lpa < lpas:
+        with nogil:
+            lpa = ssd.mapping.next_named(lpa, lpas)
+            end = lpa + min(lpas - lpa, <uint32_t> RUN_LPAS, <uint32_t> lpa_of.shape[0] - n)
+            while lpa < end:
+                ppa = ssd.mapping.locate(lpa)
+                if ppa < pages:
+                    lpa_of[n] = lpa
+                    ppa_of[n] = ppa
+                    n += 1
+                lpa += 1
+        if n == <uint32_t> lpa_of.shape[0] or lpa == lpas:
+            names.append(some[:n].copy())
+            places.append(at[:n].copy())
+            n = 0
+    return Mapped(numpy.concatenate(names), numpy.concatenate(places), lpas)

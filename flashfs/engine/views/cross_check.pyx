@@ -78,7 +78,7 @@ def named_bits(Ssd ssd):
 
 cdef uint32_t next_of(Ssd ssd, uint32_t lpa) noexcept nogil:
     """The first LPA from there on that is not known to hold nothing: of a large device most may."""
-    return lpa + ssd.mapping.unmapped_from(lpa, ssd.lpas - lpa)
+    return ssd.mapping.next_named(lpa, ssd.lpas)
 
 
 cdef uint32_t places(Ssd ssd) except? 0xFFFFFFFF:

@@ -91,7 +91,7 @@ def _charts(device: Any) -> list[dict[str, Any]]:
     rows = _log(device)
     return [
         charts.facts(_map(device)),
-        charts.picture(device, block_map.locations(device.ssd)),
+        charts.picture(device, block_map.mapped(device.ssd)),
         charts.bars(
             "Logical blocks in each log block", "log block", "logical blocks",
             [[str(row["block"]), row["logical_blocks"]] for row in rows],

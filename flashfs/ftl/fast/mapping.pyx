@@ -9,12 +9,30 @@ A bit for each LPA says whether it is mapped: a block map alone would find what 
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from flashfs._core cimport NONE, STATE_CLOSED, Engine, MapCheck, Mapping
 from flashfs.ftl.hashing.pairs cimport PairTable
 
 import numpy as np
+
+cdef extern from *:
+    int popcount "__builtin_popcountll"(uint64_t) nogil
+
+
+cdef uint64_t count_bits(const uint8_t[::1] bits) noexcept:
+    cdef Py_ssize_t i
+    cdef uint64_t n = 0
+    for i in range(bits.shape[0]):
+        n += popcount(bits[i])
+    return n
+
+
+cdef uint32_t next_bit(const uint8_t[::1] bits, uint32_t at, uint32_t end) noexcept:
+    """The first bit from ``at`` on that is set, or ``end``."""
+    while at < end and not bits[at >> 3] >> (at & 7) & 1:
+        at += 1 if at & 7 or bits[at >> 3] else min(end - at, <uint32_t> 8)
+    return at
 
 
 cdef class FastMapping(Mapping):
@@ -211,52 +229,71 @@ cdef class FastMapping(Mapping):
         """``log`` has a PPA for each LPA that ``logged`` marks. Data blocks of which no page counts are left out: they
         may be another's by now."""
         cdef uint32_t lbn
-        logged = np.zeros(self.ssd.lpas, np.uint8)
+        cdef uint64_t i
+        size = (self.ssd.lpas + 7) // 8
         pairs = np.array(self.log.pairs(), dtype="<u4").reshape(-1, 2)
-        logged[pairs[:, 0]] = 1
-        blocks = np.array([self.data_block(lbn) for lbn in range(self.logical_blocks)], dtype="<u4")
+        logged, blocks = np.zeros(size, np.uint8), np.empty(self.logical_blocks, "<u4")
+        cdef const uint32_t[::1] lpas = np.ascontiguousarray(pairs[:, 0])
+        cdef uint8_t[::1] marks = logged
+        cdef uint32_t[::1] data = blocks
+        for i in range(<uint64_t> lpas.shape[0]):
+            marks[lpas[i] >> 3] |= <uint8_t> (1 << (lpas[i] & 7))
+        for lbn in range(self.logical_blocks):
+            data[lbn] = self.data_block(lbn)
         return {
-            "blocks": blocks.tobytes(),
-            "mapped": <bytes> self.bits[:(self.ssd.lpas + 7) // 8],
-            "logged": np.packbits(logged, bitorder="little").tobytes(),
-            "log": pairs[:, 1].astype("<u4").tobytes(),
+            "blocks": blocks.view(np.uint8),
+            "mapped": <const uint8_t[:size]> self.bits,
+            "logged": logged,
+            "log": np.ascontiguousarray(pairs[:, 1]).view(np.uint8),
         }
 
     def load(self, sections):
-        cdef uint32_t lpa, lbn
+        cdef const uint8_t[::1] mapped = sections["mapped"], logged = sections["logged"]
+        cdef const uint32_t[::1] data, ppas
+        cdef uint32_t lpa, at = 0, lpas = self.ssd.lpas, spare = 8 * ((lpas + 7) // 8) - lpas
         pages = self.ssd.nand.blocks * self.per_block
-        bits = [np.unpackbits(np.frombuffer(bytes(sections[name]), "u1"), bitorder="little")
-                for name in ("mapped", "logged")]
-        blocks, ppas = (np.frombuffer(bytes(sections[name]), "<u4") for name in ("blocks", "log"))
-        if len(blocks) != self.logical_blocks or any(len(one) != (self.ssd.lpas + 7) // 8 * 8 for one in bits):
-            raise ValueError(f"map of {len(blocks)} logical blocks and {len(bits[0])} LPAs: {self.logical_blocks} and "
-                             f"{self.ssd.lpas} are needed")
-        mapped, logged = (one[: self.ssd.lpas].astype(bool) for one in bits)
-        if bits[0][self.ssd.lpas :].any() or bits[1][self.ssd.lpas :].any() or (logged & ~mapped).any():
+        if any(len(sections[name]) % 4 for name in ("blocks", "log")):
+            raise ValueError("blocks or log section: not whole entries of 4 bytes")
+        blocks, log = (np.frombuffer(sections[name], "<u4") for name in ("blocks", "log"))
+        if len(blocks) != self.logical_blocks or len(mapped) != (lpas + 7) // 8 or len(logged) != len(mapped):
+            raise ValueError(f"map of {len(blocks)} logical blocks and {8 * len(mapped)} LPAs: {self.logical_blocks} and "
+                             f"{lpas} are needed")
+        if (mapped[len(mapped) - 1] >> (8 - spare) if spare else 0) or (np.asarray(logged) & ~np.asarray(mapped)).any():
             raise ValueError("LPAs are in the log that are not mapped, or there are more of them than the device has")
-        if int(logged.sum()) != len(ppas) or (ppas >= pages).any():
-            raise ValueError(f"log section of {len(ppas)} PPAs below {pages}: {int(logged.sum())} LPAs are in the log")
+        found = count_bits(logged)
+        if found != len(log) or (log >= pages).any():
+            raise ValueError(f"log section of {len(log)} PPAs below {pages}: {found} LPAs are in the log")
         named = blocks[blocks != NONE]
         if (named >= self.ssd.nand.blocks).any() or len(np.unique(named)) != len(named):
             raise ValueError("blocks section: a block that the chip has not, or one for two logical blocks")
-        homes = np.repeat(blocks, self.per_block)[: self.ssd.lpas]
-        if (homes[mapped & ~logged] == NONE).any():
-            raise ValueError("an LPA is neither in the log nor has its logical block a data block")
+        data, ppas = blocks, log
+        lpa = next_bit(mapped, 0, lpas)
+        while lpa < lpas:
+            if not logged[lpa >> 3] >> (lpa & 7) & 1 and data[lpa // self.per_block] == NONE:
+                raise ValueError("an LPA is neither in the log nor has its logical block a data block")
+            lpa = next_bit(mapped, lpa + 1, lpas)
         self.reset()
-        for lbn in range(self.logical_blocks):
-            self.data[lbn] = blocks[lbn]
-        for lpa in np.flatnonzero(mapped).tolist():
-            self.bits[lpa >> 3] |= <uint8_t> (1 << (lpa & 7))
-        self.mapped_n = int(mapped.sum())
-        for lpa, ppa in zip(np.flatnonzero(logged).tolist(), ppas.tolist(), strict=True):
-            self.log.put(lpa, ppa)
+        memcpy(self.data, &data[0], self.logical_blocks * 4)
+        memcpy(self.bits, &mapped[0], len(mapped))
+        self.mapped_n = count_bits(mapped)
+        lpa = next_bit(logged, 0, lpas)
+        while lpa < lpas:
+            self.log.put(lpa, ppas[at])
+            at += 1
+            lpa = next_bit(logged, lpa + 1, lpas)
+
+    cdef uint32_t next_named(self, uint32_t lpa, uint32_t end) noexcept nogil:
+        while lpa < end and not self.is_mapped(lpa):
+            lpa += 1 if lpa & 7 or self.bits[lpa >> 3] else min(end - lpa, <uint32_t> 8)
+        return lpa
 
     def verify(self, bint whole=True):
         """Each page that is named lives, no two LPAs name one, and no other page lives."""
         cdef MapCheck agreement = MapCheck(self.ssd)
-        cdef uint32_t lpa
-        for lpa in range(self.ssd.lpas):
+        cdef uint32_t lpa = self.next_named(0, self.ssd.lpas)
+        while lpa < self.ssd.lpas:
             agreement.require(lpa, self.place_of(lpa))
+            lpa = self.next_named(lpa + 1, self.ssd.lpas)
         wrong = agreement.fault_of_all(0)
         if wrong is not None:
             raise ValueError(wrong)
@@ -293,9 +330,8 @@ cdef class FastMapping(Mapping):
 
     def check(self):
         """As many bits as are counted; only what is mapped is in the log, and not at its place in the data block."""
-        cdef uint32_t lpa
         problems = []
-        found = sum(self.is_mapped(lpa) for lpa in range(self.ssd.lpas))
+        found = count_bits(<const uint8_t[:self.ssd.lpas // 8 + 1]> self.bits)
         if found != self.mapped_n:
             problems.append(f"{found} LPAs are mapped, and {self.mapped_n} are counted")
         for lpa, ppa in self.log.pairs():

@@ -35,6 +35,7 @@ cdef class PackedTable:
         return 0
 
     cdef int clear(self) noexcept nogil
+    cdef uint32_t next_used(self, uint32_t lpa, uint32_t end) noexcept nogil
     cdef uint64_t count_mapped(self) noexcept nogil
 
 

@@ -16,6 +16,10 @@ cdef extern from "hashes.h" nogil:
     void first_and_step(const uint64_t* digest, uint32_t n, const uint32_t* primes, uint32_t* first, uint32_t* step)
     uint32_t short_mod(uint64_t x, uint32_t n, uint64_t inverse)
 
+cdef extern from "huge.h" nogil:
+    void zero_memory(void* at, size_t bytes)
+    void copy_into_zeros(void* into, const void* of, size_t bytes)
+
 cdef extern from *:
     int popcount "__builtin_popcountll"(uint64_t) nogil
 
@@ -38,8 +42,21 @@ cdef class PackedTable:
         free(self.packed)
 
     cdef int clear(self) noexcept nogil:
-        memset(self.packed, 0, self.bytes + 8)
+        zero_memory(self.packed, self.bytes + 8)
         return 0
+
+    cdef uint32_t next_used(self, uint32_t lpa, uint32_t end) noexcept nogil:
+        """The first LPA from ``lpa`` on whose entry is not 0, or ``end``. Entries of 0 are passed as many at a time as
+        lie in a word."""
+        cdef uint64_t bit, word
+        while lpa < end:
+            bit = <uint64_t> lpa * self.entry_bits
+            memcpy(&word, self.packed + (bit >> 3), 8)
+            word >>= bit & 7
+            if word & ((<uint64_t> 1 << self.entry_bits) - 1):
+                return lpa
+            lpa += 1 if word else min(end - lpa, <uint32_t> ((64 - (bit & 7)) // self.entry_bits))
+        return end
 
     cdef uint64_t count_mapped(self) noexcept nogil:
         """Entries whose HID is not 0. As many at a time as lie in a word: a HID, and all ones added to it in its place,
@@ -63,31 +80,35 @@ cdef class PackedTable:
         """How many LPAs have a HID."""
         return self.count_mapped()
 
-    def hids(self):
-        """The HIDs of all LPAs, in their order: for whoever counts them."""
-        cdef uint32_t lpa
-        out = bytearray(self.lpas)
-        cdef uint8_t[::1] view = out
-        for lpa in range(<uint32_t> self.lpas):
-            view[lpa] = <uint8_t> (self.entry(lpa) >> self.ppid_bits)
-        return out
+    def hid_counts(self):
+        """How many LPAs have each HID, 0 to 63."""
+        cdef uint32_t lpa = self.next_used(0, <uint32_t> self.lpas)
+        cdef uint64_t[64] counts
+        memset(counts, 0, sizeof(counts))
+        while lpa < self.lpas:
+            counts[self.entry(lpa) >> self.ppid_bits] += 1
+            lpa = self.next_used(lpa + 1, <uint32_t> self.lpas)
+        counts[0] = self.lpas - sum(counts[hid] for hid in range(1, 64))
+        return [counts[hid] for hid in range(64)]
 
     def save(self):
         """The table as it is, for a checkpoint."""
         return <const uint8_t[:self.bytes]> self.packed
 
     def load(self, saved, uint32_t pages_per_block):
-        """The inverse. ValueError for a table of another size, or a PPID beyond the block."""
+        """The inverse of ``save``. ValueError for a table of another size, or a PPID beyond the block."""
         cdef const uint8_t[::1] section = saved
         cdef uint32_t lpa, ppid
         if <uint64_t> section.shape[0] != self.bytes:
             raise ValueError(f"primary table of {section.shape[0]} bytes: {self.bytes} are needed")
         self.clear()
-        memcpy(self.packed, &section[0], self.bytes)
-        for lpa in range(<uint32_t> self.lpas):
+        copy_into_zeros(self.packed, &section[0], self.bytes)
+        lpa = self.next_used(0, <uint32_t> self.lpas)
+        while lpa < self.lpas:
             ppid = self.entry(lpa) & self.ppid_mask
             if ppid >= pages_per_block:
                 raise ValueError(f"LPA {lpa} has PPID {ppid}, beyond its block")
+            lpa = self.next_used(lpa + 1, <uint32_t> self.lpas)
 
 
 @cython.final

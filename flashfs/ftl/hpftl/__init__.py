@@ -88,7 +88,7 @@ def _open_most(ssd: Any, options: dict[str, Any]) -> int:
 
 def _hids(hpftl: Any) -> Any:
     """How many LPAs have each HID, 0..63; those that the secondary table knows have HID 0 too."""
-    return np.bincount(np.frombuffer(hpftl.primary.hids(), dtype=np.uint8), minlength=64)
+    return np.array(hpftl.primary.hid_counts())
 
 
 def _map(device: Any) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _secondary(device: Any) -> list[dict[str, Any]]:
 
 
 def _charts(device: Any) -> list[dict[str, Any]]:
-    where = block_map.locations(device.ssd)
+    where = block_map.mapped(device.ssd)
     hids = _hids(device.ssd.mapping)
     blocks = [line["block"] for line in _secondary(device)]
     shares = [blocks.count(block) for block in sorted(set(blocks))]

@@ -171,31 +171,38 @@ cdef class HpftlMapping(Mapping):
             before = lpa
             self.second.put(lpa, ppa)
             self.second_in[ppa // self.ssd.nand.pages_per_block] += 1
-        for lpa in range(self.ssd.lpas):
+        lpa = self.primary.next_used(0, self.ssd.lpas)
+        while lpa < self.ssd.lpas:
             hid = self.primary.entry(lpa) >> self.primary.ppid_bits
             marked += self.is_second(lpa)
             if hid > self.hashes or (hid == 0 and self.primary.entry(lpa) > SIGNATURE):
                 raise ValueError(f"LPA {lpa} has HID {hid}, PPID {self.primary.entry(lpa) & self.primary.ppid_mask}")
+            lpa = self.primary.next_used(lpa + 1, self.ssd.lpas)
         if marked != self.second.n:
             raise ValueError(f"{marked} LPAs are signed, and {self.second.n} have a secondary entry")
 
     def verify(self, bint whole=True):
         """Each LPA names a live page, no two name one, and nothing else is live."""
         cdef MapCheck agreement = MapCheck(self.ssd)
-        cdef uint32_t lpa, ppa = NONE
-        for lpa in range(self.ssd.lpas):
+        cdef uint32_t lpa = self.primary.next_used(0, self.ssd.lpas), ppa = NONE
+        while lpa < self.ssd.lpas:
             self.lookup(&lpa, 1, &ppa)
             agreement.require(lpa, ppa)
+            lpa = self.primary.next_used(lpa + 1, self.ssd.lpas)
         wrong = agreement.fault_of_all(0)
         if wrong is not None:
             raise ValueError(wrong)
 
     cdef uint64_t count_mapped(self) noexcept nogil:
-        cdef uint32_t lpa
+        cdef uint32_t lpa = self.primary.next_used(0, self.ssd.lpas)
         cdef uint64_t n = 0
-        for lpa in range(self.ssd.lpas):
-            n += self.primary.entry(lpa) != 0
+        while lpa < self.ssd.lpas:
+            n += 1
+            lpa = self.primary.next_used(lpa + 1, self.ssd.lpas)
         return n
+
+    cdef uint32_t next_named(self, uint32_t lpa, uint32_t end) noexcept nogil:
+        return self.primary.next_used(lpa, end)
 
     cdef int64_t pages_named(self) except -2 nogil:
         return <int64_t> self.count_mapped()
@@ -234,10 +241,13 @@ cdef class HpftlMapping(Mapping):
         cdef uint32_t lpa, block
         problems = []
         pairs = dict(self.second.pairs())
-        for lpa in range(self.ssd.lpas):
-            if self.is_second(lpa) != (lpa in pairs):
-                problems.append(f"LPA {lpa}: {'not ' * (lpa in pairs)}signed, and it has "
-                                f"{'a' if lpa in pairs else 'no'} secondary entry")
+        problems += [f"LPA {lpa}: not signed, and it has a secondary entry"
+                     for lpa in pairs if not self.is_second(<uint32_t> lpa)]
+        lpa = self.primary.next_used(0, self.ssd.lpas)
+        while lpa < self.ssd.lpas:
+            if self.is_second(lpa) and lpa not in pairs:
+                problems.append(f"LPA {lpa}: signed, and it has no secondary entry")
+            lpa = self.primary.next_used(lpa + 1, self.ssd.lpas)
         of_block = [0] * self.ssd.nand.blocks
         for ppa in pairs.values():
             of_block[ppa // self.ssd.nand.pages_per_block] += 1

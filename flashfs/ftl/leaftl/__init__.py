@@ -105,7 +105,7 @@ def _group(device: Any, number: int | None) -> dict[str, Any]:
 
 
 def _charts(device: Any) -> list[dict[str, Any]]:
-    where = block_map.locations(device.ssd)
+    where = block_map.mapped(device.ssd)
     figures = _map(device)
     levels = [[str(n), count] for n, count in enumerate(figures["groups_by_levels"]) if n]
     return [
@@ -134,11 +134,11 @@ def _drawn(device: Any, number: int, where: Any) -> dict[str, Any]:
                 "y2": segment["last_ppa"] % per_block, "kind": segment["kind"],
                 "title": f"level {level}: {segment['kind']}, LPAs {segment['start']} to {segment['end']}",
             })  # fmt: skip
-    for lpa in range(number * 256, min(number * 256 + 256, len(where))):
-        its_band = bands.get(int(where[lpa]) // per_block) if where[lpa] != NO_PAGE else None
+    for lpa, ppa in enumerate(where.window(number * 256, 256).tolist(), number * 256):
+        its_band = bands.get(ppa // per_block) if ppa != NO_PAGE else None
         if its_band is not None:
-            met = device.ssd.mapping.explain(lpa)["ppa"] == where[lpa]
-            its_band["points"].append([lpa % 256, int(where[lpa]) % per_block, met])
+            met = device.ssd.mapping.explain(lpa)["ppa"] == ppa
+            its_band["points"].append([lpa % 256, ppa % per_block, met])
     shown = [bands[block] for block in sorted(bands)]
     about = (f"Group {number}, LPAs {number * 256} to {number * 256 + 255}, the one that takes most bytes: each line "
              "is a segment, each dot a page; red ones cost one more read.")  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from flashfs.engine.views import block_map
 from flashfs.errors import BindError
 from flashfs.ftl import Option, charts
@@ -128,18 +130,18 @@ def _known(device: Any, where: Any) -> Models:
     if mapping.models.exact_n:
         return mapping.models
     models = Models(mapping.models.pages, mapping.per_page, device.ssd.nand.dies, device.ssd.nand.pages_per_block)
-    for page in range(models.pages):
-        models.train_page(page, where[page * mapping.per_page : (page + 1) * mapping.per_page])
+    for page in np.unique(where.lpas // mapping.per_page).tolist():
+        models.train_page(page, where.window(page * mapping.per_page, mapping.per_page))
     return models
 
 
 def _models(device: Any) -> list[dict[str, Any]]:
     """The models: of which LPAs, for how many they are exact, and how many lines they have. Of an image that was not
     unmounted they are what training from the map gives."""
-    models = _known(device, block_map.locations(device.ssd))
+    models = _known(device, block_map.mapped(device.ssd))
     return [
         {"page": page, "first_lpa": model["first_lpa"], "exact": model["exact"], "pieces": len(model["pieces"])}
-        for page in range(models.pages)
+        for page in models.pages_trained()
         for model in models.of_page(page)
         if model["pieces"]
     ]
@@ -165,9 +167,9 @@ def _owners(device: Any) -> list[dict[str, Any]]:
 
 
 def _pictures(device: Any) -> list[dict[str, Any]]:
-    where = block_map.locations(device.ssd)
+    where = block_map.mapped(device.ssd)
     models = _known(device, where)
-    found = [model for page in range(models.pages) for model in models.of_page(page) if model["pieces"]]
+    found = [model for page in models.pages_trained() for model in models.of_page(page) if model["pieces"]]
     exact = [model["exact"] for model in found]
     out = [charts.counted("LPAs that a model is exact for", "LPAs", "models", exact)]
     if found:
@@ -189,10 +191,10 @@ def _drawn(device: Any, models: Models, model: dict[str, Any], where: Any) -> di
                 "title": f"LPAs {start} to {behind - 1}: VPPN {vppn}, slope {slope:g}"}  # fmt: skip
         band: dict[str, Any] = {"label": f"VPPN {low}", "y_most": max(last, vppn) - low + SLACK, "lines": [line],
                                 "points": []}  # fmt: skip
-        for lpa in range(start, behind):
-            y = geometry.vppn(int(where[lpa])) - low if where[lpa] != NO_PAGE else -1
+        for lpa, ppa in enumerate(where.window(start, behind - start).tolist(), start):
+            y = geometry.vppn(ppa) - low if ppa != NO_PAGE else -1
             if 0 <= y <= band["y_most"]:
-                band["points"].append([lpa - first, y, models.where(lpa) == where[lpa]])
+                band["points"].append([lpa - first, y, models.where(lpa) == ppa])
         bands.append(band)
     about = (f"LPAs {first} to {end - 1}: each line is a piece of the model, each dot a page. The model knows "
              f"{model['exact']} of them; what lies elsewhere than its piece is not shown.")  # fmt: skip

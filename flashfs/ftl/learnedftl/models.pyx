@@ -433,6 +433,18 @@ cdef class Models:
         if page >= self.pages:
             raise ValueError(f"translation page {page}: there are {self.pages}")
 
+    def pages_trained(self):
+        """The translation pages that have a model with at least one piece, ascending."""
+        cdef uint64_t i, n = <uint64_t> self.pages * self.models_a_page
+        cdef uint32_t page, last = NONE
+        out = []
+        for i in range(n):
+            page = <uint32_t> (i // self.models_a_page)
+            if self.models[i].pieces and page != last:
+                out.append(page)
+                last = page
+        return out
+
     def of_page(self, uint32_t page):
         """[{first LPA, base, pieces as (LPA, slope, VPPN at it), LPAs that it is exact for}] of a translation page."""
         cdef uint32_t i, p

@@ -11,8 +11,6 @@ from flashfs.ftl import Scheme, charts
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.parts.defaults.defaults import Greedy, PageBitmap, PageTable
 
-NO_PAGE = 2**32 - 1  #: in the page table: nothing is mapped
-
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     return PageTable(ssd), PageBitmap(ssd), streams_for(ssd, options, "pagemap"), Greedy(ssd)
@@ -20,19 +18,18 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 def _map(device: Any) -> dict[str, Any]:
     """How full the page table is."""
-    table = np.frombuffer(device.ssd.mapping.save()["map"], dtype="<u4")
-    mapped = int(np.count_nonzero(table != NO_PAGE))
+    mapped, lpas = device.ssd.mapping.named(), device.ssd.lpas
     return {
-        "entries": len(table),
+        "entries": lpas,
         "entry_bits": 32,
         "mapped": mapped,
-        "fill": round(mapped / len(table), 6),
-        "table_bytes": table.nbytes,
+        "fill": round(mapped / lpas, 6),
+        "table_bytes": 4 * lpas,
     }
 
 
 def _charts(device: Any) -> list[dict[str, Any]]:
-    where = block_map.locations(device.ssd)
+    where = block_map.mapped(device.ssd)
     return [charts.facts(_map(device)), charts.picture(device, where), charts.runs(device, where)]
 
 

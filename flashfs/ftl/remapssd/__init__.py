@@ -94,12 +94,11 @@ def _by_superblock(ssd: Any, options: dict[str, Any]) -> bool:
 def _map(device: Any) -> dict[str, Any]:
     """How full the page table is, how many pages several LPAs share, and what NVRAM holds of them."""
     mapping = device.ssd.mapping
-    table = np.frombuffer(mapping.save()["map"], dtype="<u4")
-    mapped = int(np.count_nonzero(table != NO_PAGE))
+    mapped = mapping.named()
     references = mapping.references()
     pages = sum(references[1:])
     return {
-        "entries": len(table),
+        "entries": device.ssd.lpas,
         "mapped": mapped,
         "pages": pages,
         "shared_pages": sum(references[2:]),
@@ -158,7 +157,7 @@ def _describe_logged(number: int, raw: bytes) -> dict[str, Any]:
 
 
 def _charts(device: Any) -> list[dict[str, Any]]:
-    where = block_map.locations(device.ssd)
+    where = block_map.mapped(device.ssd)
     return [charts.facts(_map(device)), charts.picture(device, where)]
 
 

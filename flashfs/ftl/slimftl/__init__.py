@@ -46,14 +46,14 @@ def _describe_oob(raw: bytes) -> dict[str, Any]:
 
 def _hids(slim: Any) -> Any:
     """How many LPAs have each HID, 0..63."""
-    return np.bincount(np.frombuffer(slim.primary.hids(), dtype=np.uint8), minlength=64)
+    return np.array(slim.primary.hid_counts())
 
 
 def _map(device: Any) -> dict[str, Any]:
     """Both tables in figures."""
     slim = device.ssd.mapping
     counts = _hids(slim)
-    lines = _vbt(device)
+    blocks, shares = slim.blocks_and_shares()
     return {
         "entries": device.ssd.lpas,
         "entry_bits": slim.entry_bits,
@@ -62,9 +62,9 @@ def _map(device: Any) -> dict[str, Any]:
         "fill": round(int(counts[1:].sum()) / device.ssd.lpas, 6),
         "table_bytes": slim.primary.bytes,
         "virtual_blocks": slim.virtual_blocks,
-        "standing": sum(line["pba"] is not None for line in lines),
+        "standing": int((blocks != charts.NO_PAGE).sum()),
         "vbt_bytes": 4 * slim.virtual_blocks,
-        "shared_from": sum(line["shared"] > 0 for line in lines),
+        "shared_from": int((shares > 0).sum()),
         "shift": slim.hasher.shift,
         "hash": "md5" if slim.hasher.md5 else "mix",
         "candidates": "distinct" if slim.hasher.distinct else "shifted",
@@ -85,10 +85,10 @@ def _vbt(device: Any) -> list[dict[str, Any]]:
 
 
 def _charts(device: Any) -> list[dict[str, Any]]:
-    where = block_map.locations(device.ssd)
+    where = block_map.mapped(device.ssd)
     hids = _hids(device.ssd.mapping)
-    lines = _vbt(device)
-    shared = [line["shared"] for line in lines if line["shared"]]
+    _, shares = device.ssd.mapping.blocks_and_shares()
+    shared = shares[shares > 0].tolist()
     return [
         charts.facts({**_map(device), "shared_pages_now": sum(shared), "hid_mean": _mean_hid(hids)}),
         charts.picture(device, where),
@@ -100,7 +100,7 @@ def _charts(device: Any) -> list[dict[str, Any]]:
             "Sharing", "pages of it in other virtual blocks", "virtual blocks", shared,
             "Virtual blocks with pages that had to be placed elsewhere, every candidate being full; 255: or more.",
         ),
-        _vbt_map(device, lines),
+        _vbt_map(device),
     ]  # fmt: skip
 
 
@@ -110,8 +110,10 @@ def _mean_hid(hids: Any) -> float | None:
     return round(float((np.arange(64) * hids)[1:].sum() / mapped), 3) if mapped else None
 
 
-def _vbt_map(device: Any, lines: list[dict[str, Any]]) -> dict[str, Any]:
+def _vbt_map(device: Any) -> dict[str, Any]:
     """The virtual block table as a map: which block stands for each virtual block, and how valid that is."""
+    total = device.ssd.mapping.virtual_blocks
+    lines = [device.ssd.mapping.virtual_block(vba) for vba in range(min(total, charts.CELLS_MOST))]
     valid = block_map.block_map(device.ssd)["valid"]
     fields = [
         {"name": "valid", "unit": "pages", "top": device.ssd.nand.pages_per_block,
@@ -121,13 +123,12 @@ def _vbt_map(device: Any, lines: list[dict[str, Any]]) -> dict[str, Any]:
     ]  # fmt: skip
     about = "A cell per virtual block, by the valid pages of the block that stands for it."
     views = [{"label": "valid pages", "field": "valid"}, {"label": "shared", "field": "shared"}]
-    return charts.cells("Virtual block table", "VBA", fields, views, about)
+    return charts.cells("Virtual block table", "VBA", fields, views, about, total)
 
 
 def _stuck(ssd: Any) -> int:
     """Virtual blocks whose count of pages elsewhere has come to its end, and says no more than "some"."""
-    slim = ssd.mapping
-    return sum(slim.virtual_block(vba)["shared"] == SHARED_MOST for vba in range(slim.virtual_blocks))
+    return int((ssd.mapping.blocks_and_shares()[1] == SHARED_MOST).sum())
 
 
 SCHEME = Scheme(

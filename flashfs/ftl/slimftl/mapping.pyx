@@ -26,6 +26,8 @@ from flashfs.engine.blocks.pool cimport (
 from flashfs.ftl.hashing.tables cimport HIDS, Hasher, PackedTable
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
+import numpy
+
 from flashfs.errors import CorruptError
 
 cdef enum:
@@ -424,19 +426,19 @@ cdef class SlimMapping(Mapping):
         cdef uint32_t lpa, hid, home, block
         cdef uint64_t shared = 0
         self.require_standing()
-        for lpa in range(self.ssd.lpas):
+        lpa = self.primary.next_used(0, self.ssd.lpas)
+        while lpa < self.ssd.lpas:
             hid = self.primary.entry(lpa) >> self.ppid_bits
-            if hid == 0:
-                continue
-            home = self.hasher.place_of(lpa, hid)
+            home = self.hasher.place_of(lpa, hid) if hid else 0
             block = self.block_of(home)
-            if self.shared_from(home):
+            if hid and self.shared_from(home):
                 shared += 1
-                continue
-            if block == NONE:
+            elif hid and block == NONE:
                 raise ValueError(f"LPA {lpa} is in VBA {home}, for which no block stands")
-            agreement.require(lpa, block * self.ssd.nand.pages_per_block
-                              + (self.primary.entry(lpa) & self.ppid_mask))
+            elif hid:
+                agreement.require(lpa, block * self.ssd.nand.pages_per_block
+                                  + (self.primary.entry(lpa) & self.ppid_mask))
+            lpa = self.primary.next_used(lpa + 1, self.ssd.lpas)
         wrong = agreement.fault_of_all(0)
         if wrong is not None and not shared:
             raise ValueError(wrong)
@@ -448,6 +450,9 @@ cdef class SlimMapping(Mapping):
         for block in range(self.ssd.nand.blocks):
             live += self.ssd.validity.count(block)
         self.exact = live == self.primary.count_mapped()
+
+    cdef uint32_t next_named(self, uint32_t lpa, uint32_t end) noexcept nogil:
+        return self.primary.next_used(lpa, end)
 
     cdef int64_t pages_named(self) except -2 nogil:
         return <int64_t> self.primary.count_mapped() if self.exact else -1
@@ -484,6 +489,14 @@ cdef class SlimMapping(Mapping):
             "shared_from": self.shared_from(home),
             "ppa": None if ppa == NONE or ppa == NOWHERE else ppa,
         }
+
+    def blocks_and_shares(self):
+        """The VBT as two arrays: the block that stands for each virtual block, 2^32 - 1 for none, and how many of its
+        pages are elsewhere."""
+        words = numpy.frombuffer(<const uint8_t[:self.virtual_blocks * 4]> <uint8_t*> self.vbt, "<u4")
+        blocks = words & numpy.uint32(NO_BLOCK)
+        blocks[blocks == NO_BLOCK] = NONE
+        return blocks, words >> numpy.uint32(24)
 
     def virtual_block(self, uint32_t vba):
         """One line of the VBT."""
