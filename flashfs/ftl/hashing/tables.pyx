@@ -24,6 +24,23 @@ cdef extern from *:
     int popcount "__builtin_popcountll"(uint64_t) nogil
 
 
+cdef uint64_t zeros_from(const uint8_t* of, uint64_t at, uint64_t end) noexcept nogil:
+    """The first of the bytes from ``at`` on, or one not far before it, that is not 0; ``end`` if all are."""
+    cdef uint64_t[8] words
+    cdef uint64_t any_set = 0
+    cdef int i
+    while at + sizeof(words) <= end:
+        memcpy(words, of + at, sizeof(words))
+        for i in range(8):
+            any_set |= words[i]
+        if any_set:
+            return at
+        at += sizeof(words)
+    while at < end and of[at] == 0:
+        at += 1
+    return min(at, end)
+
+
 @cython.final
 cdef class PackedTable:
     """``lpas`` entries of 6 bits of HID and as many of PPID as number the pages of a block, without gaps."""
@@ -46,8 +63,8 @@ cdef class PackedTable:
         return 0
 
     cdef uint32_t next_used(self, uint32_t lpa, uint32_t end) noexcept nogil:
-        """The first LPA from ``lpa`` on whose entry is not 0, or ``end``. Entries of 0 are passed as many at a time as
-        lie in a word."""
+        """The first LPA from ``lpa`` on whose entry is not 0, or ``end``. Behind an entry of 0 comes the one that has
+        the next byte which is not 0."""
         cdef uint64_t bit, word
         while lpa < end:
             bit = <uint64_t> lpa * self.entry_bits
@@ -55,7 +72,11 @@ cdef class PackedTable:
             word >>= bit & 7
             if word & ((<uint64_t> 1 << self.entry_bits) - 1):
                 return lpa
-            lpa += 1 if word else min(end - lpa, <uint32_t> ((64 - (bit & 7)) // self.entry_bits))
+            if word:
+                lpa += 1
+            else:
+                bit = 8 * zeros_from(self.packed, (bit >> 3) + 8, self.bytes)
+                lpa = <uint32_t> min(<uint64_t> end, max(lpa + <uint64_t> 1, bit // self.entry_bits))
         return end
 
     cdef uint64_t count_mapped(self) noexcept nogil:
