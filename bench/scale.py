@@ -1,12 +1,15 @@
-"""What commands cost on chips of 16 GiB to 2 TiB that hold next to nothing: seconds, memory, host disk.
+"""What commands cost on chips of 16 GiB to 2 TiB, by how much they hold: seconds, memory, host disk.
 
 For each FTL and size an image is made, mounted, written to (64 KiB), cut, recovered, unmounted, mounted again, and
-looked at. `--before TREE` does the same with another built tree, taking turns, so that a comparison is of one run. One
-image of 2 TiB takes 20 to 24 GB of the disk under `--folder`.
+looked at. With `--full 0.125` the first eighth of it is written in order before, on the `meta` backend: no disk here
+holds the data of a chip of terabytes. `--before TREE` does the same with another built tree, taking turns, so that a
+comparison is of one run. Tables are reserved, so one image of 2 TiB takes 18 to 24 GB of the disk under `--folder`;
+`--full` has sparse ones.
 
-    python bench scale                          # six FTLs, five sizes
+    python bench scale                          # all FTLs, five sizes
     python bench scale --ftl pagemap --sizes 16,2048 --before ../old
-    python bench scale --page                   # docs/performance.md again, from the raw results
+    python bench scale --full 0.125 --add       # keep what is there of other FTLs, sizes and fills
+    python bench scale --page                   # docs/performance.md and its picture, from the raw results
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from bench import common
+from flashfs.ftl import SCHEMES
+from flashfs.replay.plots import Figure, Panel, Series, draw
 
 GIB = 2**30
-FTLS = ("pagemap", "slimftl", "dftl", "leaftl", "geckoftl", "fast")
 SIZES = (16, 64, 256, 1024, 2048)
 LOOKS = {
     "fsck": ("fsck", "{image}"),
@@ -39,11 +43,23 @@ LOOKS = {
 }
 
 
+OP = "0.2"  #: room for every FTL
+FILL = """
+import sys
+from flashfs.device import Device
+image, ftl, share = sys.argv[1:]
+with Device.open(image, ftl=ftl) as device:
+    piece = bytes(1 << 20)
+    for at in range(0, int(device.size * float(share)) >> 20 << 20, 1 << 20):
+        device.write(at, piece)
+"""
+
+
 class Run:
     """The commands of one tree on one image."""
 
-    def __init__(self, tree: Path, folder: Path, ftl: str, gib: int) -> None:
-        self.tree, self.ftl, self.gib = tree, ftl, gib
+    def __init__(self, tree: Path, folder: Path, ftl: str, gib: int, full: float) -> None:
+        self.tree, self.ftl, self.gib, self.full = tree, ftl, gib, full
         self.image, self.mount = folder / "chip.img", folder / "mnt"
         self.rows: dict[str, dict[str, float]] = {}
 
@@ -71,8 +87,10 @@ class Run:
     def all(self) -> dict[str, Any]:
         """Every command once; {command: {s, mb}}, pages of the clean checkpoint, bytes of host disk."""
         image, mount = str(self.image), str(self.mount)
-        size = ["--preset", "leaftl-2t"] if self.gib == 2048 else ["--size", f"{self.gib}G"]
-        self.command("create", "create", image, *size)
+        kind = ["--backend", "meta", "--tables", "sparse"] if self.full else []
+        self.command("create", "create", image, "--size", f"{self.gib}G", "--op", OP, *kind)
+        if self.full:
+            self.fill()
         self.command("first mount", "mount", "--ftl", self.ftl, image, mount)
         with (self.mount / "disk").open("r+b", buffering=0) as disk:
             disk.write(os.urandom(64 << 10))
@@ -88,8 +106,15 @@ class Run:
         for what, words in LOOKS.items():
             self.command(what, *(word.format(image=image) for word in words))
         pages = re.search(r"a checkpoint of (\d+) pages", said)
-        return {"ftl": self.ftl, "gib": self.gib, "commands": self.rows, "host_disk": disk_bytes,
+        return {"ftl": self.ftl, "gib": self.gib, "full": self.full, "commands": self.rows, "host_disk": disk_bytes,
                 "checkpoint_pages": int(pages[1]) if pages else None}  # fmt: skip
+
+    def fill(self) -> None:
+        """Write the first part of the device in order, and unmount it."""
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", FILL, str(self.image), self.ftl, str(self.full)], check=True,
+                       cwd=self.image.parent, env={**os.environ, "PYTHONPATH": str(self.tree)})  # fmt: skip
+        self.rows["fill"] = {"s": round(time.perf_counter() - began, 3), "mb": 0}
 
     def end(self) -> None:
         """Leave nothing mounted."""
@@ -97,9 +122,9 @@ class Run:
                        cwd="/", env={**os.environ, "PYTHONPATH": str(self.tree)})  # fmt: skip
 
 
-def measured(tree: Path, where: Path, ftl: str, gib: int) -> dict[str, Any]:
+def measured(tree: Path, where: Path, ftl: str, gib: int, full: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=where) as folder:
-        run = Run(tree, Path(folder), ftl, gib)
+        run = Run(tree, Path(folder), ftl, gib, full)
         try:
             return run.all()
         finally:
@@ -108,23 +133,38 @@ def measured(tree: Path, where: Path, ftl: str, gib: int) -> dict[str, Any]:
 
 
 PAGE = common.HERE.parent / "docs" / "performance.md"
+PICTURE = common.HERE.parent / "docs" / "img" / "scale.svg"
 MARKS = ("<!-- python bench scale --page: -->\n", "<!-- so far -->\n")
-SHOWN = ("first mount", "recovery", "clean mount", "fsck", "dump lpa", "dump log", "dump --html", "clone")
+SHOWN = ("first mount", "recovery", "clean mount", "fsck", "dump lpa", "dump log", "dump --html", "smart", "clone")
+DRAWN = ("recovery", "clean mount", "fsck", "dump --html")
+CURVES = ("pagemap", "fast", "dftl", "geckoftl", "slimftl", "remapssd", "leaftl", "learnedftl")  #: of each kind of map
+LARGEST = max(SIZES)
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Of the raw results, as markdown: seconds of each command, ``before / now`` where both were measured."""
-    found: dict[tuple[str, int], dict[str, dict[str, Any]]] = {}
+def kept() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((common.RESULTS / "scale.json").read_text())["rows"]
+    return rows
+
+
+def of(row: dict[str, Any]) -> tuple[str, str, int, float]:
+    return row["tree"], row["ftl"], row["gib"], row["full"]
+
+
+def table(rows: list[dict[str, Any]], full: float) -> str:
+    """Of the raw results, as markdown: seconds of each command on the largest chips, ``before / now`` where both were
+    measured."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:
-        found.setdefault((row["ftl"], row["gib"]), {})[row["tree"]] = row
-    head = ("FTL", "GiB", "pages of a clean checkpoint", *(f"{what}, s" for what in SHOWN), "daemon, MB", "fsck, MB")
+        if row["gib"] == LARGEST and row["full"] == full:
+            found.setdefault(row["ftl"], {})[row["tree"]] = row
+    head = ("FTL", "pages of a clean checkpoint", *(f"{what}, s" for what in SHOWN), "daemon, MB", "fsck, MB")
     lines = ["| " + " | ".join(head) + " |", "| --- |" + " --: |" * (len(head) - 1)]
-    for (ftl, gib), trees in found.items():
-        of = [trees[name] for name in ("before", "now") if name in trees]
-        cells = [both(f"{one['checkpoint_pages']:,}" for one in of)]
-        cells += [both(f"{one['commands'][what]['s']:.1f}" for one in of) for what in SHOWN]
-        cells += [both(f"{one['commands'][what]['mb']:,}" for one in of) for what in ("clean mount", "fsck")]
-        lines.append(f"| `{ftl}` | {gib:,} | " + " | ".join(cells) + " |")
+    for ftl, trees in found.items():
+        runs = [trees[name] for name in ("before", "now") if name in trees]
+        cells = [both(f"{one['checkpoint_pages']:,}" for one in runs)]
+        cells += [both(f"{one['commands'][what]['s']:.1f}" for one in runs) for what in SHOWN]
+        cells += [both(f"{one['commands'][what]['mb']:,}" for one in runs) for what in ("clean mount", "fsck")]
+        lines.append(f"| `{ftl}` | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -132,32 +172,58 @@ def both(cells: Iterable[str]) -> str:
     return " / ".join(cells)
 
 
+def curves(rows: list[dict[str, Any]]) -> Figure:
+    """Seconds by the size of the chip, a panel for each command: nearly blank chips, and those one eighth full."""
+    panels = []
+    for full, said in ((0.0, "64 KiB written"), (0.125, "one eighth full")):
+        for what in DRAWN:
+            series = []
+            for ftl in CURVES:
+                points = sorted(
+                    (row["gib"], row["commands"][what]["s"])
+                    for row in rows
+                    if row["ftl"] == ftl and row["full"] == full and row["tree"] == "now"
+                )
+                series.append(Series(ftl, [y for _, y in points], [x * float(GIB) for x, _ in points]))
+            panels.append(Panel("lines", "chip", "seconds", series, f"{what}, {said}", x_scale="sizes", y_scale="log"))
+    return Figure("scale", panels, len(DRAWN))
+
+
 def page(text: str) -> str:
-    """The page with the table of the raw results between its marks."""
+    """The page with the tables of the raw results between its marks."""
     before, _, rest = text.partition(MARKS[0])
-    rows = json.loads((common.RESULTS / "scale.json").read_text())["rows"]
-    return before + MARKS[0] + "\n" + table(rows) + "\n" + MARKS[1] + rest.partition(MARKS[1])[2]
+    rows = kept()
+    said = [f"Nearly blank, {LARGEST:,} GiB:\n\n{table(rows, 0.0)}"]
+    if any(row["full"] for row in rows):
+        said.append(f"One eighth full, {LARGEST:,} GiB, backend `meta`:\n\n{table(rows, 0.125)}")
+    return before + MARKS[0] + "\n" + "\n".join(said) + "\n" + MARKS[1] + rest.partition(MARKS[1])[2]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench scale", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--ftl", default=",".join(FTLS))
+    parser.add_argument("--ftl", default=",".join(SCHEMES))
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="GiB")
+    parser.add_argument("--full", type=float, default=0.0, help="the share that is written before")
     parser.add_argument("--before", type=Path, help="another built tree")
+    parser.add_argument("--add", action="store_true", help="keep the results of what is not measured now")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--page", action="store_true", help="write the table into docs/performance.md, measure nothing")
     args = parser.parse_args()
     if args.page:
         PAGE.write_text(page(PAGE.read_text()))
+        draw(curves(kept()), PICTURE)
         return 0
     trees = {"now": common.HERE.parent} | ({"before": args.before.resolve()} if args.before else {})
     rows = []
     for ftl in args.ftl.split(","):
         for gib in map(int, args.sizes.split(",")):
             for name, tree in trees.items():
-                row = {"tree": name, **measured(tree, args.folder, ftl, gib)}
+                row = {"tree": name, **measured(tree, args.folder, ftl, gib, args.full)}
                 rows.append(row)
                 told = {what: one["s"] for what, one in row["commands"].items()}
                 print(f"{ftl} {gib} GiB, {name}: {row['checkpoint_pages']} pages of checkpoint; {told}", flush=True)
+    if args.add:
+        again = {of(row) for row in rows}
+        rows = [row for row in kept() if of(row) not in again] + rows
     print(common.save("scale", {"rows": rows}))
     return 0

@@ -20,6 +20,7 @@ from flashfs.ftl.remapssd.rivals import GlobalLog, GlobalLogInFlash, IdealRmm
 from flashfs.ftl.remapssd.rmm import REGION, Rmm
 
 NO_PAGE = 2**32 - 1
+RMM_MOST = 3 << 30  #: bytes by default: an image's NVRAM has 4 GiB at most, for the write buffer and the rivals too
 RMM_BYTES = 10  #: of NVRAM for each LPA: what 80 MB are to the paper's 32 GiB
 LEAST_SEGMENTS = 24
 FRONT_BYTES = 64  #: before the segments
@@ -32,7 +33,7 @@ RESERVE_SHARE = 20  #: one segment in so many is for pages that move
 def _rmm_bytes(geometry: Any, options: dict[str, Any]) -> int:
     """What was asked for, or the paper's share; in whole segments."""
     segment = int(options["segment"])
-    wanted = options["nvram"] or max(RMM_BYTES * geometry.lpas, LEAST_SEGMENTS * segment)
+    wanted = options["nvram"] or min(RMM_MOST, max(RMM_BYTES * geometry.lpas, LEAST_SEGMENTS * segment))
     return max(4, wanted // segment) * segment
 
 
@@ -176,8 +177,8 @@ SCHEME = Scheme(
         STRIPE,
         Option("segment", 1024, "bytes of a segment of NVRAM, of which a superblock takes one at a time", low=64,
                high=1 << 16, fixed=True),
-        Option("nvram", 0, f"bytes of NVRAM for entries; 0: {RMM_BYTES} for each logical page", high=1 << 40,
-               fixed=True),
+        Option("nvram", 0, f"bytes of NVRAM for entries; 0: {RMM_BYTES} for each logical page, 3 GiB at most",
+               high=1 << 40, fixed=True),
         Option("atomic", "remap", "what a crash leaves whole: each LPA that is remapped, or a command of up to 256 "
                "pages, with entries of 24 bytes instead of 16; one that cannot be whole is refused",
                choices=("remap", "command"), fixed=True),
