@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from flashfs.engine.views import block_map
 from flashfs.ftl import Scheme, charts
 from flashfs.ftl.common import STRIPE, streams_for
