@@ -1,4 +1,5 @@
-"""How long a recovery takes, and how much memory: by the size of the device and the pages since its checkpoint.
+"""How fast pages are written, how long a recovery takes, and how much memory: by the size of the device and the pages
+since its checkpoint.
 
 Each device is of the `meta` backend and lives in memory. It is written at random (single pages, uniform), its
 controller is dropped as by a power cut, and a new one recovers from the chip. `--before TREE` does the same with
@@ -7,6 +8,7 @@ others use as well, the figure to compare.
 
     python bench recovery                      # 16, 64 and 256 GiB
     python bench recovery --sizes 2048 --since 134217728 --empty
+    python bench recovery --ftl pagemap,dftl,geckoftl,leaftl --sizes 16 2048 --since 67108864 --empty --save large
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import os
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +61,12 @@ def written(gib: int, ftl: str, since: int, empty: bool, seed: int) -> Any:
         for first in range(0, geometry.lpas, BATCH):
             device.ssd.write_pages(np.arange(first, min(first + BATCH, geometry.lpas), dtype=np.uint32))
         device.checkpoint()
-    left = since or int(0.98 * every(device))
-    while device.ssd.since_checkpoint < left:
+    left, host_pages = since or int(0.98 * every(device)), 0
+    # a map that is recovered from its pages has fences instead, and they are nearer
+    while device.ssd.since_checkpoint < left and not host_pages >= since > 0:
         n = max(1, min(BATCH, (left - device.ssd.since_checkpoint) // (1 if empty else 4)))
         device.ssd.write_pages(rng.integers(geometry.lpas, size=n, dtype=np.uint32))
+        host_pages += n
     return device
 
 
@@ -76,9 +81,11 @@ def child(args: argparse.Namespace) -> None:
 
     from flashfs.device import Device
 
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     device = written(args.sizes[0], args.ftl, args.since, args.empty, args.seed)
-    filled = time.perf_counter() - began
+    filled, filled_cpu = time.perf_counter() - began, time.process_time() - worked
+    host_pages, with_device = device.stats()["host"]["write"], memory("VmRSS")
+    ledger = sum(allocated for _, allocated in device.ssd.dram().values())
     image, of, options, since = device._image, device._scheme, device.options, device.ssd.since_checkpoint
     del device
     gc.collect()
@@ -97,6 +104,8 @@ def child(args: argparse.Namespace) -> None:
         "pages_a_second": round(found / seconds), "pages_a_cpu_second": round(found / worked),
         "virtual_s": round(device.ssd.now_ns / 1e9, 2), "chip_bytes": held, "most_bytes": memory("VmHWM"),
         "tables_bytes": sum(packed for packed, _ in device.ssd.dram().values()), "filled_s": round(filled, 1),
+        "host_pages": host_pages, "written_a_cpu_second": round(host_pages / filled_cpu),
+        "controller_bytes": with_device - held, "ledger_bytes": ledger,
         "steps": {step.name: round(step.wall_ms) for step in device.recovery.steps},
     }))  # fmt: skip
 
@@ -128,8 +137,8 @@ def main() -> None:
     rows = []
     for turn in range(args.rounds):
         for gib in args.sizes:
-            for tree in [args.before, here] if args.before else [here]:
-                words = ["--sizes", str(gib), "--ftl", args.ftl, "--since", str(args.since), "--seed",
+            for ftl, tree in product(args.ftl.split(","), [args.before, here] if args.before else [here]):
+                words = ["--sizes", str(gib), "--ftl", ftl, "--since", str(args.since), "--seed",
                          str(args.seed + turn), *(["--empty"] if args.empty else [])]  # fmt: skip
                 rows.append({"before": tree == args.before, **measure(tree, words)})
                 print(json.dumps(rows[-1]), flush=True)

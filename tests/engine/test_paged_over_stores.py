@@ -23,7 +23,7 @@ from flashfs.errors import BindError, UncorrectableError
 from flashfs.ftl import SCHEMES, Scheme
 from flashfs.ftl.common import streams_for
 from flashfs.ftl.demand_paged import require_room
-from flashfs.ftl.leaftl.mapping import LearnedMap
+from flashfs.ftl.leaftl.mapping import SegmentMap
 from flashfs.parts.battery.map_battery import pages_of
 from flashfs.parts.defaults.defaults import Greedy
 from flashfs.parts.paged.cached_map import CachedMap
@@ -69,7 +69,7 @@ def scheme_of(kind: str, store: Any) -> Scheme:
             placement = streams_for(ssd, options, kind)
             require_room(ssd, pages_of(ssd.lpas, ssd.nand.page_bytes), kind)
         else:
-            mapping = LearnedMap(ssd, options["gamma"], options["compact_every"], options["compact_grown"])
+            mapping = SegmentMap(ssd, options["gamma"], options["compact_every"], options["compact_grown"])
             placement = streams_for(ssd, options, kind, by_block=True, pads=options["pad"] == "block")
             if options["table_bytes"]:
                 mapping.limit_groups(options["table_bytes"])

@@ -74,6 +74,9 @@ cdef class Ssd(Engine):
     cdef int pad_pairs(self) except -1 nogil
     cdef int pad_blocks(self) except -1 nogil
     cdef int refuse(self) except -1 nogil
+    cdef uint32_t secure(self, int stream, const uint32_t* lpas, uint32_t n,
+                         int64_t* known) except? 0xFFFFFFFF nogil
+    cdef uint32_t secure_trim(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil
     cdef uint32_t room_for(self, uint32_t n, uint32_t reports, int stream) except? 0xFFFFFFFF nogil
     cdef int require_agreement(self) except -1
     cdef int chores(self) except -1 nogil

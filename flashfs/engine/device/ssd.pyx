@@ -61,6 +61,8 @@ MOVES = ("gc", "wear", "retire")  #: causes of moves
 cdef enum:
     BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
     TRIM_CHUNK = 4096
+    REPORTS_OF_A_WRITE = 3   # that validity may get of a page, at most
+    REPORTS_OF_A_TRIM = 2
     GAINLESS = 32            # blocks that are cleaned in vain until the mapping is asked what else is dead
     REFIT_PAGES = 4096       # written between two looks at what the tables leave of the budget
     CHECKPOINT_EVERY_MOST = 1 << 27  # pages: bounds the memory of a recovery, and its time (docs/performance.md)
@@ -297,7 +299,7 @@ cdef class Ssd(Engine):
     cdef int64_t trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil:
         """The pages read zeros from now on, and for ever once this is flushed. A page that holds nothing costs
         nothing: no record is kept of it. Returns when what the map had to read for it is there."""
-        cdef uint32_t part, i, reports = 2
+        cdef uint32_t part, i
         cdef int64_t end = t_ns
         cdef bint any_lived
         self.now_ns = t_ns
@@ -312,14 +314,8 @@ cdef class Ssd(Engine):
             n -= part
             if n == 0:
                 break
-            part = min(n, <uint32_t> TRIM_CHUNK)
             self.map_ns = t_ns
-            while True:
-                if self.validity.in_flash:
-                    part = self.room_for(part, reports, STREAM_META)
-                part = self.mapping.prepare_unbind(lpa, part)
-                if self.validity.room() >= reports * part:
-                    break
+            part = self.secure_trim(lpa, min(n, <uint32_t> TRIM_CHUNK))
             # Before anything is changed, since it may fail; and behind what may take a sequence number, since then the
             # last record is not gone on from.
             if self.meta.pending_n == self.meta.pending_room and not self.meta.extends_trim(lpa, self.seq):
@@ -452,16 +448,13 @@ cdef class Ssd(Engine):
         self.append_flags = 0
         oob.stream = <uint8_t> stream
         while done < n:
-            self.placement.make_ready(stream)
             if at_hand <= done:
                 self.map_ns = t_ns
-                at_hand = done + self.mapping.prepare(lpas + done, n - done, True, self.known + done)
-                if self.mapping.demand:
-                    self.placement.make_ready(stream)  # what was prepared may have taken what was made ready
-                if self.validity.in_flash:
-                    at_hand = done + self.room_for(at_hand - done, 3, stream)
-            elif self.validity.in_flash and moves != self.mover.moves:  # what was moved meanwhile took of that room
-                at_hand = done + self.room_for(at_hand - done, 3, stream)
+                at_hand = done + self.secure(stream, lpas + done, n - done, self.known + done)
+            else:
+                self.placement.make_ready(stream)
+                if self.validity.in_flash and moves != self.mover.moves:  # what was moved meanwhile took of that room
+                    at_hand = done + self.room_for(at_hand - done, REPORTS_OF_A_WRITE, stream)
             ext.choice = 0
             self.placement.take(stream, lpas + done, at_hand - done, &ext)
             if moves != self.mover.moves:  # what was programmed before may lie elsewhere by now
@@ -504,6 +497,30 @@ cdef class Ssd(Engine):
             self.mapping.runs.ends(lpas + run_from, self.run_ppas + run_from, done - run_from)
             self.stopped = before
         return end
+
+    cdef uint32_t secure(self, int stream, const uint32_t* lpas, uint32_t n,
+                         int64_t* known) except? 0xFFFFFFFF nogil:
+        """Before any of ``n`` pages is programmed: a block of the stream is open, the mapping is prepared and validity
+        has room for the reports, each after all that the others may have cleaned. Returns for how many pages that is
+        so, at least 1; ``known`` gets when the mapping knows of each (virtual ns)."""
+        cdef uint32_t ready
+        self.placement.make_ready(stream)
+        ready = self.mapping.prepare(lpas, n, True, known)
+        if self.mapping.demand:
+            self.placement.make_ready(stream)  # what was prepared may have taken what was made ready
+        if self.validity.in_flash:
+            ready = self.room_for(ready, REPORTS_OF_A_WRITE, stream)
+        return ready
+
+    cdef uint32_t secure_trim(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil:
+        """The same before ``n`` LPAs are unbound, which programs nothing: for how many from ``lpa`` on the mapping is
+        prepared and validity has room."""
+        while True:
+            if self.validity.in_flash:
+                n = self.room_for(n, REPORTS_OF_A_TRIM, STREAM_META)
+            n = self.mapping.prepare_unbind(lpa, n)
+            if self.validity.room() >= REPORTS_OF_A_TRIM * n:
+                return n
 
     cdef uint32_t room_for(self, uint32_t n, uint32_t reports, int stream) except? 0xFFFFFFFF nogil:
         """Before ``n`` pages are bound or trimmed, with so many ``reports`` a page of what lives and dies: how many of

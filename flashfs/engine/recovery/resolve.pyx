@@ -97,7 +97,7 @@ cdef class Resolver(RecordTaker):
                                              EXCLUDED | (REOPENED if hurt else 0)):
                 break
             if self.base is not None and self.ssd.mapping.places():
-                raise RuntimeError("a mapping for which a recovery begins again reads its checkpoint into its own table")
+                raise RuntimeError("the recovery begins again, and the checkpoint was read into the mapping's table")
             self.load_base()
         self.figures["undone_moves"] = self.undone
         self.figures["undone_groups"] = self.undone_groups

@@ -256,8 +256,8 @@ cdef class FastMapping(Mapping):
             raise ValueError("blocks or log section: not whole entries of 4 bytes")
         blocks, log = (np.frombuffer(sections[name], "<u4") for name in ("blocks", "log"))
         if len(blocks) != self.logical_blocks or len(mapped) != (lpas + 7) // 8 or len(logged) != len(mapped):
-            raise ValueError(f"map of {len(blocks)} logical blocks and {8 * len(mapped)} LPAs: {self.logical_blocks} and "
-                             f"{lpas} are needed")
+            raise ValueError(f"map of {len(blocks)} logical blocks and {8 * len(mapped)} LPAs: {self.logical_blocks} "
+                             f"and {lpas} are needed")
         if (mapped[len(mapped) - 1] >> (8 - spare) if spare else 0) or (np.asarray(logged) & ~np.asarray(mapped)).any():
             raise ValueError("LPAs are in the log that are not mapped, or there are more of them than the device has")
         found = count_bits(logged)

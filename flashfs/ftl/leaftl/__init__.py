@@ -10,7 +10,7 @@ from flashfs.errors import UsageError
 from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import MAP_DIES, spread_map, streams_for
 from flashfs.ftl.leaftl.lookup import oob_bytes
-from flashfs.ftl.leaftl.mapping import LearnedMap
+from flashfs.ftl.leaftl.mapping import SegmentMap
 from flashfs.ftl.leaftl.recovery import saved_bytes
 from flashfs.ftl.leaftl.table_pages import MAGIC
 from flashfs.parts.defaults.defaults import Greedy, PageBitmap
@@ -21,7 +21,7 @@ BANDS_MOST = 12  #: blocks of a group that are drawn
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-    mapping = LearnedMap(ssd, options["gamma"], options["compact_every"], options["compact_grown"])
+    mapping = SegmentMap(ssd, options["gamma"], options["compact_every"], options["compact_grown"])
     placement = streams_for(ssd, options, "leaftl", by_block=True, pads=options["pad"] == "block")
     spread_map(ssd, options, placement)
     if options["table_bytes"]:

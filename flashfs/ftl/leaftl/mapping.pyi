@@ -5,7 +5,7 @@ from flashfs.engine.contract.mapping import Mapping
 from flashfs.ftl.leaftl.segments import SegmentTable
 from flashfs.ftl.leaftl.table_pages import TablePages
 
-class LearnedMap(Mapping):
+class SegmentMap(Mapping):
     def __init__(self, ssd: Engine, gamma: int, compact_every: int, grown: int) -> None: ...
     @property
     def table(self) -> SegmentTable: ...

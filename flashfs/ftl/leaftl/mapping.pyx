@@ -32,7 +32,7 @@ cdef extern from "<algorithm>" namespace "std" nogil:
     void sort(uint64_t* first, uint64_t* last)
 
 
-cdef class LearnedMap(LearnedRecovery):
+cdef class SegmentMap(LearnedRecovery):
     """The log-structured mapping table as the map of a device. ``gamma`` in pages."""
     cdef readonly uint64_t compact_every   # host pages between compactions; 0: never
     cdef readonly uint64_t compactions
