@@ -184,9 +184,12 @@ def curves(rows: list[dict[str, Any]]) -> Figure:
                     for row in rows
                     if row["ftl"] == ftl and row["full"] == full and row["tree"] == "now"
                 )
-                series.append(Series(ftl, [y for _, y in points], [x * float(GIB) for x, _ in points]))
-            panels.append(Panel("lines", "chip", "seconds", series, f"{what}, {said}", x_scale="sizes", y_scale="log"))
-    return Figure("scale", panels, len(DRAWN))
+                if points:
+                    series.append(Series(ftl, [y for _, y in points], [x * float(GIB) for x, _ in points]))
+            if series:
+                title = f"{what}, {said}"
+                panels.append(Panel("lines", "chip", "seconds", series, title, x_scale="sizes", y_scale="log"))
+    return Figure("scale", panels, 2)
 
 
 def page(text: str) -> str:
