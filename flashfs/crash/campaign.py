@@ -28,7 +28,7 @@ from flashfs.crash.events import names as event_names
 from flashfs.crash.forks import Tally
 from flashfs.crash.tiers import TIERS, TINY, Unit, random_program, random_setting, units, units_count
 from flashfs.errors import FlashfsError, UsageError
-from flashfs.ftl import SCHEMES, scheme
+from flashfs.ftl import BROKEN, SCHEMES, scheme
 
 __all__ = ["TIERS", "TINY", "Loss", "Result", "State", "random_program", "random_setting", "run", "units_count"]
 
@@ -145,7 +145,7 @@ def sources(ftl: str) -> str:
     sha = hashlib.sha256()
     root = Path(flashfs.__file__).parent.parent
     schemes = root / "flashfs" / "ftl"
-    others = {schemes / name for name in SCHEMES if name != ftl}
+    others = {schemes / name for name in {*SCHEMES, *BROKEN} if name != ftl}
     parts = [root / "nandimg", root / "flashfs" / "engine", root / "flashfs" / "parts", schemes]
     for path in sorted(path for part in parts for path in part.rglob("*")):
         if path.suffix in (".py", ".pyx", ".pxd") and not others & set(path.parents):
