@@ -62,7 +62,8 @@ cdef class Mender(Resolver):
             raise MemoryError
         disputed = set()
         try:
-            for lpa in range(ssd.lpas):
+            lpa = ssd.mapping.next_named(0, ssd.lpas)
+            while lpa < ssd.lpas:
                 ppa = ssd.mapping.locate(lpa)
                 if (ppa == NONE or not ssd.validity.is_live(ppa)
                         or ssd.kind_of(ppa // ssd.pages_per_block) != KIND_USER):
@@ -71,6 +72,7 @@ cdef class Mender(Resolver):
                     disputed.add(ppa)
                 else:
                     owned[ppa >> 3] |= <uint8_t> (1 << (ppa & 7))
+                lpa = ssd.mapping.next_named(lpa + 1, ssd.lpas)
             self.settle_disputes(disputed)
             for _, ppa in ssd.owned_pages():
                 owned[ppa >> 3] |= <uint8_t> (1 << (ppa & 7))

@@ -47,6 +47,9 @@ from flashfs.engine.blocks.pool cimport (
 )
 from nandimg._nand cimport NVRAM_WORD, PAGE_ERASED, PAGE_OK
 
+cdef extern from *:
+    int leading_zeros "__builtin_clzll"(uint64_t) nogil
+
 import numpy
 
 from flashfs.parts.battery.battery import nvram_bytes
@@ -365,10 +368,12 @@ cdef class MapBattery:
         bits = self.validity.read(validity, streams)
         if bits is None:
             return "a page of validity that it names is not there", {}
-        live = numpy.unpackbits(bits.view(numpy.uint8).reshape(geometry.blocks, -1), axis=1, bitorder="little")
+        by_block = numpy.ascontiguousarray(bits).view(numpy.uint64).reshape(geometry.blocks, -1)
+        used = numpy.flatnonzero(by_block.any(axis=1))
+        live = numpy.unpackbits(by_block[used].view(numpy.uint8), axis=1, bitorder="little")
         if runs_out(words[SEQ]) or live[:, geometry.pages_per_block :].any():
             return "it says what no device says of itself", {}
-        newest = self.look_beyond(words, numpy.ascontiguousarray(live))
+        newest = self.look_beyond(words, by_block)
         if newest is None:
             return "a page that it counts on is not there", {}
         halves = words[self.ppas_at : self.pointers.at].view(numpy.uint32)[: self.pages] - numpy.uint32(1)
@@ -378,6 +383,7 @@ cdef class MapBattery:
             return page_ppas, {}
         lpas, ppas = self.entries(words)
         block, page = numpy.nonzero(live[:, : geometry.pages_per_block])
+        block = used[block]
         named = (block * geometry.pages_per_block + page).astype(numpy.uint32)
         of_map = streams[block] == STREAM_MAP
         of_user = streams[block] < STREAM_META
@@ -417,13 +423,15 @@ cdef class MapBattery:
             return "an entry that it has names no live page"
         return None
 
-    def look_beyond(self, const uint64_t[::1] words, const uint8_t[:, ::1] live):
+    def look_beyond(self, const uint64_t[::1] words, const uint64_t[:, ::1] live):
         """The newest sequence number of the pages that no sync has made durable; None if a live one of them is not
         there, or is not of the block's present life. Blocks that hold nothing are not looked at. The chip hears how far
-        pages are whole: up to the last live one, for the program behind that may have been interrupted."""
-        cdef uint32_t block, page, per_block = self.ssd.nand.pages_per_block, last, whole
+        pages are whole: up to the last live one, for the program behind that may have been interrupted. ``live`` has a
+        bit for each page, those of a block in a row of words."""
+        cdef uint32_t block, page, word, per_block = self.ssd.nand.pages_per_block, last, whole
         cdef uint32_t group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)
         cdef uint64_t newest = 0, order
+        cdef bint lives
         cdef uint8_t status = 0, kind, stream
         cdef int own = self.validity.stream
         cdef uint8_t[4096] raw
@@ -434,9 +442,9 @@ cdef class MapBattery:
             stream = <uint8_t> (words[self.blocks_at + block] >> ORDER_BITS)
             kind = KIND_TRANSLATION if stream == STREAM_MAP else KIND_VALIDITY if stream == own else KIND_USER
             last = 0                       # behind the last live page
-            for page in range(per_block):
-                if live[block, page]:
-                    last = page + 1
+            for word in range(<uint32_t> live.shape[1]):
+                if live[block, word]:
+                    last = 64 * word + 64 - leading_zeros(live[block, word])
             if last and order != self.ssd.pool.order[block]:
                 return None                # the block's first page says when it was opened
             if self.ssd.pool.order[block] == 0:
@@ -446,7 +454,8 @@ cdef class MapBattery:
                 end = max(end, self.ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_RECOVERY, self.ssd.now_ns))
                 oob_unpack(raw, &oob)
                 status = placed(status, raw, page)
-                if live[block, page] and (status != PAGE_OK or oob.order != order or oob.kind != kind):
+                lives = live[block, page >> 6] >> (page & 63) & 1
+                if lives and (status != PAGE_OK or oob.order != order or oob.kind != kind):
                     return None
                 if status == PAGE_OK and oob.kind <= KIND_VALIDITY:
                     if runs_out(oob.seq):

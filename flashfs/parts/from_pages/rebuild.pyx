@@ -181,9 +181,13 @@ cdef class Rebuilder(Worker):
     cdef uint64_t name_lpas(self, uint64_t[::1] bits, uint32_t words, bint hurt) except? 0xFFFFFFFFFFFFFFFF:
         """A bit for each page that an LPA is at; how many there are. An LPA at another's page, as only damage leaves
         it (``hurt``), is at none."""
-        cdef uint32_t lpa, ppa = NONE, page
+        cdef uint32_t lpa, after = 0, ppa = NONE, page
         cdef uint64_t at, n = 0, pages = <uint64_t> self.ssd.nand.blocks * self.ssd.pages_per_block
-        for lpa in range(self.ssd.lpas):
+        while True:
+            lpa = self.ssd.mapping.next_named(after, self.ssd.lpas)
+            if lpa == self.ssd.lpas:
+                return n
+            after = lpa + 1
             self.ssd.mapping.peek(&lpa, 1, &ppa)
             if ppa == NONE:
                 continue
@@ -195,7 +199,6 @@ cdef class Rebuilder(Worker):
                 continue
             bits[at] |= <uint64_t> 1 << (page & 63)
             n += 1
-        return n
 
     cdef bint is_of_another(self, uint32_t ppa, uint32_t lpa) except -1:
         """Whether a page says that it is not that LPA's. One that says nothing gives EIO."""
