@@ -37,7 +37,6 @@ cdef class Chip(Nand):
     cdef int64_t nvram_read_ns, nvram_write_ns
     cdef Timeline nvram_time
     cdef uint8_t* spare
-    cdef uint8_t* held                     # of sparse tables: a bit for each PIECE of the file that has disk blocks
     cdef uint64_t data_at                  # file offset of the data region
     cdef const uint8_t* data_map           # the data region, mapped for reading; NULL if that cannot be had
     cdef uint64_t data_bytes
@@ -61,6 +60,7 @@ cdef class Chip(Nand):
     cdef Timeline* channel_time
     cdef uint8_t* one_page                 # data that are read to be verified, and for nobody
     cdef uint64_t[OP_COUNT][CAUSES] counts
+    cdef uint8_t* held                     # of sparse tables: a bit for each PIECE of the file that has disk blocks
     cdef int64_t charge_nvram(self, int op, uint64_t lines, int cause, int64_t t_ns) noexcept nogil
     cdef release(self)
     cdef uint8_t* home(self, uint32_t block, uint32_t page) noexcept nogil

@@ -433,12 +433,10 @@ cdef class Chip(Nand):
         return crc32c_after(ppa | (<uint64_t> epoch << 32), rec + 8, self.record_head - 8 + self.oob_bytes)
 
     cdef int hold_records(self, uint32_t block, uint32_t page, uint32_t n) except -1 nogil:
-        """Give the records of these pages their blocks on the host's disk, if the tables are sparse. OSError (ENOSPC)
+        """Give the records of these pages, whose tables are sparse, their blocks on the host's disk. OSError (ENOSPC)
         if it has none, before anything of the pages is programmed: a store to a mapped hole would be SIGBUS."""
         cdef uint64_t piece, last
         cdef int error
-        if self.held == NULL:
-            return 0
         piece = <uint64_t> (self.record(block, page) - self.base) >> PIECE_SHIFT
         last = <uint64_t> (self.record(block, page + n - 1) + self.stride - 1 - self.base) >> PIECE_SHIFT
         while piece <= last:
@@ -656,7 +654,8 @@ cdef class Chip(Nand):
         expected = self.find_next(block)
         if <int32_t> page != expected:
             return self.breach(OP_PROGRAM, block, page, RULE_ERASED if <int32_t> page < expected else RULE_ORDER)
-        self.hold_records(block, page, n)
+        if self.held != NULL:
+            self.hold_records(block, page, n)
         if data != NULL:
             self.write_data(block * self.pages_per_block + page, n, data)
         elif self.unsummed and self.homes[block] != NO_HOME:

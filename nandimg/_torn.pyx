@@ -36,7 +36,8 @@ cdef int tear_program(Chip chip, uint32_t block, uint32_t page, const uint8_t* d
     cdef uint32_t kept = chip.oob_bytes // 2
     if shape == TEAR_OOB_ONLY and data == NULL:
         shape = TEAR_WHOLE
-    chip.hold_records(block, page, 1)
+    if chip.held != NULL:
+        chip.hold_records(block, page, 1)
     chip.write_record(block, page, data, oob)
     if shape == TEAR_DATA_ONLY:
         memset(rec + 4, 0xFF, chip.stride - 4)
@@ -92,7 +93,8 @@ cdef int tear_erase(Chip chip, uint32_t block, int shape) except -1 nogil:
     keep the page and lose the table."""
     cdef uint32_t page, epoch = chip.erases(block) + 1, begun = erase_begun(epoch)
     cdef uint32_t half = chip.pages_per_block // 2
-    chip.hold_records(block, 0, chip.pages_per_block)
+    if chip.held != NULL:
+        chip.hold_records(block, 0, chip.pages_per_block)
     chip.write_entry(block, chip.erases(block), 0, chip.health(block))
     chip.is_blank[block] = 0
     for page in range(chip.pages_per_block):
