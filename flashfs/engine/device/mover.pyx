@@ -14,12 +14,12 @@ emptied.
 """
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from flashfs.engine.contract.engine cimport IN_MOVE, Engine
+from flashfs.engine.contract.engine cimport IN_MOVE
 from flashfs.engine.contract.owner cimport FOREIGN, LIVE, SUPERSEDED, Owner
 from flashfs.engine.contract.extent cimport Extent
+from flashfs.engine.device.move cimport RUN, Move, MoveLists
 from flashfs.engine.device.wall_clock cimport wall_ns
 from flashfs.engine.blocks.pool cimport (
     FLAG_LOST,
@@ -49,91 +49,14 @@ cdef extern from *:
     int leading_zeros "__builtin_clzll"(unsigned long long) nogil
 
 cdef enum:
-    RUN = 32                 # pages that one program carries at most
     REPORTS = 2              # to validity, of each page that is moved: its two places
 
 cdef uint32_t OF_USER = NONE - 1  # in place of a number of pages
 
 
 @cython.final
-cdef class Mover:
-    """Buffers for one block, and lists for as many pages as a group has: a controller has them in DRAM, and the ledger
-    counts them."""
-
-    def __cinit__(self, Engine ssd):
-        cdef uint32_t pages = ssd.nand.pages_per_block
-        self.ssd = ssd
-        self.oob_bytes = ssd.nand.oob_bytes
-        self.page_bytes = ssd.nand.page_bytes
-        self.pages_per_block = pages
-        self.room = pages
-        self.read_oobs = <uint8_t*> malloc(max(<uint64_t> pages, <uint64_t> RUN) * self.oob_bytes)
-        self.oobs = <uint8_t*> malloc(<uint64_t> RUN * self.oob_bytes)
-        self.status = <uint8_t*> malloc(max(pages, <uint32_t> RUN))
-        self.kinds = <uint8_t*> malloc(pages)
-        self.confirmed = <uint8_t*> malloc(pages)
-        self.pages = <uint32_t*> malloc(pages * 4)
-        self.lpas = <uint32_t*> malloc(pages * 4)
-        self.olds = <uint32_t*> malloc(pages * 4)
-        self.news = <uint32_t*> malloc(pages * 4)
-        self.gone = <uint32_t*> malloc(pages * 4)
-        self.left = <uint32_t*> malloc(pages * 4)
-        self.keys = <uint64_t*> malloc(pages * 8)
-        self.sorted = <uint64_t*> malloc(pages * 8)
-        self.ready = <int64_t*> malloc(max(pages, <uint32_t> RUN) * 8)
-        if not (self.read_oobs and self.oobs and self.status and self.kinds and self.confirmed and self.pages
-                and self.lpas and self.olds and self.news and self.gone and self.left and self.keys and self.sorted
-                and self.ready):
-            raise MemoryError
-        if ssd.nand.keeps_data:
-            self.data = <uint8_t*> malloc(<uint64_t> pages * self.page_bytes)
-            self.gather = <uint8_t*> malloc(<uint64_t> RUN * self.page_bytes)
-            if not (self.data and self.gather):
-                raise MemoryError
-
-    def __dealloc__(self):
-        free(self.read_oobs)
-        free(self.oobs)
-        free(self.status)
-        free(self.kinds)
-        free(self.confirmed)
-        free(self.pages)
-        free(self.lpas)
-        free(self.olds)
-        free(self.news)
-        free(self.gone)
-        free(self.left)
-        free(self.keys)
-        free(self.sorted)
-        free(self.victims)
-        free(self.ready)
-        free(self.data)
-        free(self.gather)
-
-    def carry(self, uint32_t pages):
-        """As Engine.carry."""
-        cdef uint64_t n = max(pages, self.room)
-        cdef uint64_t blocks = self.ssd.nand.blocks
-        free(self.kinds)
-        free(self.lpas)
-        free(self.olds)
-        free(self.news)
-        free(self.left)
-        free(self.keys)
-        free(self.sorted)
-        self.kinds = <uint8_t*> malloc(n)
-        self.lpas = <uint32_t*> malloc(n * 4)
-        self.olds = <uint32_t*> malloc(n * 4)
-        self.news = <uint32_t*> malloc(n * 4)
-        self.left = <uint32_t*> malloc(n * 4)
-        self.keys = <uint64_t*> malloc(n * 8)
-        self.sorted = <uint64_t*> malloc(n * 8)
-        if self.victims == NULL:
-            self.victims = <uint32_t*> malloc(blocks * 4)
-        if not (self.kinds and self.lpas and self.olds and self.news and self.left and self.keys and self.sorted
-                and self.victims):
-            raise MemoryError
-        self.room = n
+cdef class Mover(MoveLists):
+    """Carries out moves, one at a time; see the module."""
 
     def resume(self, uint32_t groups):
         """So many moves of groups were made since the last checkpoint."""
@@ -149,53 +72,51 @@ cdef class Mover:
         memset(self.moved_reads, 0, sizeof(self.moved_reads))
         memset(self.moved_programs, 0, sizeof(self.moved_programs))
 
-    def tables(self):
-        """(as a controller packs it, as allocated): a block, a run put in order, and the lists about them. What a chip
-        does not keep takes no room in its ledger."""
-        pages = (self.pages_per_block + RUN) * self.page_bytes
-        held = self.pages_per_block * (47 + self.oob_bytes) + RUN * self.oob_bytes
-        if self.victims != NULL:
-            held += (self.room - self.pages_per_block) * 29 + 4 * self.ssd.nand.blocks
-        return held + (pages if self.ssd.nand.keeps_data else 0), held + (pages if self.data != NULL else 0)
-
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
         """As Engine.relocate."""
         cdef uint32_t n, i
         cdef int before = self.ssd.stopped
-        cdef int64_t end = self.ssd.now_ns
         cdef uint64_t order = self.ssd.pool.order[block]
+        cdef Move move
         if self.ssd.validity.in_flash:     # before any of its pages is known
             self.ssd.validity.prepare(REPORTS * self.ssd.validity.count(block), False)
             if self.has_left(block, order):
                 return 1
-        self.ssd.map_ns = self.ssd.now_ns
-        self.group = 0
-        self.one_by_one = False
-        self.with_data = self.ssd.nand.keeps_data
-        self.kind = self.ssd.kind_of(block)
-        if self.kind != KIND_USER:
-            stream = self.ssd.pool.stream[block]  # such pages stay among themselves
-            self.hold_data()
-        n = self.collect(block, cause)
+        self.begin(&move, stream, cause)
+        move.kind = self.ssd.kind_of(block)
+        if move.kind != KIND_USER:
+            move.stream = self.ssd.pool.stream[block]  # such pages stay among themselves
+            self.hold_data(&move)
+        n = self.collect(&move, block)
         if n == OF_USER:
             with gil:  # and a recovery has read from that whose the block is
                 self.ssd.alarm(f"block {block}: its first page was meant for another block: the map names others in it")
             self.ssd.pool.stream[block] = STREAM_GC
             return self.relocate(block, STREAM_GC, cause)
-        if n and not self.copy_out(n, stream, cause, &end):
+        if n and not self.copy_out(&move, n):
             return 0
-        self.moved_metadata |= n != 0 and self.kind != KIND_USER
+        self.moved_metadata |= n != 0 and move.kind != KIND_USER
         self.ssd.stopped = IN_MOVE
         self.ssd.victims.not_candidate(block)  # first: its pages die one by one, and change lists each time
-        self.commit_move(n)
-        for i in range(self.gone_n):
-            (<Owner> self.ssd.owner_at[self.kind]).page_lost(self.gone[i])
-        self.let_left_die()
+        self.commit_move(&move, n)
+        for i in range(move.gone_n):
+            (<Owner> self.ssd.owner_at[move.kind]).page_lost(self.gone[i])
+        self.let_left_die(&move)
         self.ssd.validity.released(block)
-        self.ssd.pool.release(block, end)
+        self.ssd.pool.release(block, move.end_ns)
         self.ssd.stopped = before
-        self.end_move()
+        self.end_move(&move)
         return 1
+
+    cdef int begin(self, Move* move, int stream, int cause) noexcept nogil:
+        """A move of user pages of one block, until the caller says otherwise."""
+        memset(move, 0, sizeof(Move))
+        move.stream = stream
+        move.cause = cause
+        move.kind = KIND_USER
+        move.with_data = self.ssd.nand.keeps_data
+        move.names_ns = move.end_ns = self.ssd.map_ns = self.ssd.now_ns
+        return 0
 
     cdef bint has_left(self, uint32_t block, uint64_t order) noexcept nogil:
         """Whether the block has been released, and perhaps opened again, since it was the one opened at ``order``: what
@@ -203,10 +124,10 @@ cdef class Mover:
         return (self.ssd.pool.order[block] != order or self.ssd.pool.state[block] == STATE_FREE
                 or self.ssd.pool.state[block] == STATE_PENDING)
 
-    cdef int end_move(self) except -1 nogil:
+    cdef int end_move(self, const Move* move) except -1 nogil:
         """All is consistent again."""
         self.moves += 1
-        if self.kind == KIND_USER:
+        if move.kind == KIND_USER:
             self.ssd.map_ns = self.ssd.now_ns
             self.ssd.mapping.moves_end()
         return 0
@@ -217,40 +138,31 @@ cdef class Mover:
         """As Engine.relocate_blocks."""
         cdef uint32_t i, many, total = 0
         cdef int before = self.ssd.stopped
-        cdef int64_t end = self.ssd.now_ns
+        cdef Move move
         many = self.pick_group(blocks, n, stream, cause)
         if many == NONE or many == 0:
             return many == 0
         self.groups += 1
-        self.begin_group(self.groups)
+        self.begin(&move, stream, cause)
+        move.one_by_one = True
+        move.group = self.groups
         for i in range(many):
-            total = self.gather_names(self.victims[i], self.ssd.validity.pages(self.victims[i], self.pages), total,
-                                      True, cause)
-        total = self.sort_group(total)
-        if total and not self.copy_out(total, stream, cause, &end):
+            total = self.gather_names(&move, self.victims[i], self.ssd.validity.pages(self.victims[i], self.pages),
+                                      total)
+        total = self.sort_group(&move, total)
+        if total and not self.copy_out(&move, total):
             return 0
         self.ssd.stopped = IN_MOVE
         for i in range(many):
             self.ssd.victims.not_candidate(self.victims[i])
-        self.commit_move(total)
-        self.let_left_die()
+        self.commit_move(&move, total)
+        self.let_left_die(&move)
         for i in range(many):
             self.ssd.validity.released(self.victims[i])
-            self.ssd.pool.release(self.victims[i], end)
+            self.ssd.pool.release(self.victims[i], move.end_ns)
         self.ssd.stopped = before
-        self.end_move()
+        self.end_move(&move)
         return 1
-
-    cdef int begin_group(self, uint32_t group) noexcept nogil:
-        """User pages of several blocks are about to be moved; ``group``: whole blocks, by that number."""
-        self.group = <int> group
-        self.left_n = 0
-        self.one_by_one = True
-        self.names_ns = self.ssd.now_ns
-        self.kind = KIND_USER
-        self.with_data = self.ssd.nand.keeps_data
-        self.ssd.map_ns = self.ssd.now_ns
-        return 0
 
     cdef uint32_t pick_group(self, const uint32_t* blocks, uint32_t n, int stream, int cause) except? 0xFFFFFFFE nogil:
         """Put those of the blocks that can be moved together into ``victims``, and move the others, one by one: those
@@ -312,8 +224,9 @@ cdef class Mover:
         """So many that validity has room for what is to be reported of them."""
         cdef uint32_t i = 0, block, live, total = 0
         cdef int before = self.ssd.stopped
-        cdef int64_t end = self.ssd.now_ns
-        self.begin_group(0)
+        cdef Move move
+        self.begin(&move, stream, cause)
+        move.one_by_one = True
         while i < n:
             block = ppas[i] // self.pages_per_block
             live = 0
@@ -323,57 +236,58 @@ cdef class Mover:
                     live += 1
                 i += 1
             if live and self.ssd.kind_of(block) == KIND_USER:
-                total = self.gather_names(block, live, total, False, cause)
-        total = self.sort_group(total)
+                total = self.gather_names(&move, block, live, total)
+        total = self.sort_group(&move, total)
         if total == 0:
             return 1
-        if not self.copy_out(total, stream, cause, &end):
+        if not self.copy_out(&move, total):
             return 0
         self.ssd.stopped = IN_MOVE
-        self.commit_move(total)
+        self.commit_move(&move, total)
         self.ssd.stopped = before
-        self.end_move()
+        self.end_move(&move)
         return 1
 
-    cdef uint32_t gather_names(self, uint32_t block, uint32_t live, uint32_t n, bint whole,
-                               int cause) except? 0xFFFFFFFE nogil:
+    cdef uint32_t gather_names(self, Move* move, uint32_t block, uint32_t live,
+                               uint32_t n) except? 0xFFFFFFFE nogil:
         """Read the spare areas of the block's pages listed in ``pages``, and put LPA and PPA of those that are to be
-        moved behind the first ``n`` of ``keys``; returns how many there are then. What cannot be read moves as a page
-        that says so if the ``whole`` block is to be emptied, and stays where it is otherwise. What needs no move then
-        is ``left``."""
+        moved after the first ``n`` of ``keys``; returns how many there are then. Of a group, whose blocks are to be
+        emptied, what cannot be read moves as a page that says so, and what needs no move is ``left``; of single pages
+        it stays where it is."""
         cdef uint32_t i = 0, run, ppa
+        cdef bint whole = move.group != 0
         cdef uint64_t order = 0
         cdef uint8_t* at
         while i < live:
             run = 1
             while i + run < live and self.pages[i + run] == self.pages[i] + run:
                 run += 1
-            self.names_ns = max(self.names_ns, self.ssd.nand.read_spare(
-                block, self.pages[i], run, self.read_oobs + i * self.oob_bytes, self.status + i, cause,
+            move.names_ns = max(move.names_ns, self.ssd.nand.read_spare(
+                block, self.pages[i], run, self.read_oobs + i * self.oob_bytes, self.status + i, move.cause,
                 self.ssd.now_ns))
             i += run
         for i in range(live):
             at = self.read_oobs + i * self.oob_bytes
             if self.status[i] != PAGE_OK:  # a page that fails once may read at the second try
-                self.names_ns = max(self.names_ns, self.ssd.nand.read_spare(
-                    block, self.pages[i], 1, at, self.status + i, cause, self.ssd.now_ns))
+                move.names_ns = max(move.names_ns, self.ssd.nand.read_spare(
+                    block, self.pages[i], 1, at, self.status + i, move.cause, self.ssd.now_ns))
             self.status[i] = placed(self.status[i], at, self.pages[i])
-        self.confirm(block, 0, live)
+        self.confirm(move, block, 0, live)
         for i in range(live):
             ppa = block * self.pages_per_block + self.pages[i]
             at = self.read_oobs + i * self.oob_bytes
             if self.status[i] == PAGE_OK and self.confirmed[i] == SUPERSEDED:
                 if whole:
-                    self.left[self.left_n] = ppa
-                    self.left_n += 1
+                    self.left[move.left_n] = ppa
+                    move.left_n += 1
                 continue
             if not self.is_readable(block, i, order):
                 if not whole:
                     continue
-                if not self.poison(ppa, at, cause):
+                if not self.poison(move, ppa, at):
                     self.lost_pages += 1
-                    self.left[self.left_n] = ppa
-                    self.left_n += 1
+                    self.left[move.left_n] = ppa
+                    move.left_n += 1
                     continue
             elif order == 0:
                 order = oob_order(at)
@@ -381,22 +295,22 @@ cdef class Mover:
             n += 1
         return n
 
-    cdef uint32_t sort_group(self, uint32_t n) except? 0xFFFFFFFE nogil:
+    cdef uint32_t sort_group(self, Move* move, uint32_t n) except? 0xFFFFFFFE nogil:
         """Put ``keys`` in the order of LPAs, and ``lpas`` and ``olds`` with them. Of two pages that say they are of one
         LPA the mapping is asked once more, one by one: those that are not do not go along, and die with their block if
         that is emptied."""
         cdef uint32_t i, lpa, ppa, kept = 0
         cdef uint8_t answer
-        self.sort_keys(n)
+        self.sort_keys(move, n)
         for i in range(n):
             lpa = <uint32_t> (self.keys[i] >> 32)
             ppa = <uint32_t> self.keys[i]
             if ((kept and self.lpas[kept - 1] == lpa) or (i + 1 < n and self.keys[i + 1] >> 32 == lpa)):
                 self.ssd.mapping.confirm(&lpa, &ppa, 1, &answer)
                 if answer != LIVE:
-                    if self.group:
-                        self.left[self.left_n] = ppa
-                        self.left_n += 1
+                    if move.group:
+                        self.left[move.left_n] = ppa
+                        move.left_n += 1
                     continue
             self.keys[kept] = self.keys[i]
             self.lpas[kept] = lpa
@@ -404,7 +318,7 @@ cdef class Mover:
             kept += 1
         return kept
 
-    cdef int read_again(self, uint32_t first, uint32_t n, int cause) except -1 nogil:
+    cdef int read_again(self, Move* move, uint32_t first, uint32_t n) except -1 nogil:
         """Pages ``first`` to ``first + n - 1`` of the group, whole this time, into ``gather`` and ``read_oobs``."""
         cdef uint32_t i = 0, k, run, block, ppa
         cdef int64_t end
@@ -417,43 +331,31 @@ cdef class Mover:
             while (i + run < n and self.olds[first + i + run] == ppa + run
                    and (ppa + run) // self.pages_per_block == block):
                 run += 1
-            into = self.gather + <uint64_t> i * self.page_bytes if self.with_data else <uint8_t*> NULL
+            into = self.gather + <uint64_t> i * self.page_bytes if move.with_data else <uint8_t*> NULL
             end = self.ssd.nand.read(block, ppa % self.pages_per_block, run, into, self.read_oobs + i * self.oob_bytes,
-                                     self.status + i, cause, self.names_ns)
+                                     self.status + i, move.cause, move.names_ns)
             for k in range(i, i + run):
                 self.ready[k] = end
             i += run
         for i in range(n):
             at = self.read_oobs + i * self.oob_bytes
             ppa = self.olds[first + i]
-            into = self.gather + <uint64_t> i * self.page_bytes if self.with_data else <uint8_t*> NULL
+            into = self.gather + <uint64_t> i * self.page_bytes if move.with_data else <uint8_t*> NULL
             if self.status[i] != PAGE_OK:
                 self.ready[i] = self.ssd.nand.read(ppa // self.pages_per_block, ppa % self.pages_per_block, 1, into, at,
-                                                   self.status + i, cause, self.ready[i])
+                                                   self.status + i, move.cause, self.ready[i])
             self.status[i] = placed(self.status[i], at, ppa % self.pages_per_block)
             if self.status[i] == PAGE_OK and oob_lpa(at) == self.lpas[first + i] and oob_kind(at) == KIND_USER:
                 continue
             self.lost_pages += 1
-            self.poison(ppa, at, cause)  # it has an LPA, or it would not be here
+            self.poison(move, ppa, at)  # it has an LPA, or it would not be here
             if into != NULL:
                 memset(into, 0, self.page_bytes)
         return 0
 
     # --- one block
 
-    cdef int hold_data(self) except -1 nogil:
-        """A chip that keeps no user data keeps those of translation pages."""
-        self.with_data = True
-        if self.data == NULL or self.gather == NULL:
-            if self.data == NULL:
-                self.data = <uint8_t*> malloc(<uint64_t> self.pages_per_block * self.page_bytes)
-            self.gather = <uint8_t*> malloc(<uint64_t> RUN * self.page_bytes)
-            if self.data == NULL or self.gather == NULL:
-                with gil:
-                    raise MemoryError
-        return 0
-
-    cdef uint32_t collect(self, uint32_t block, int cause) except? 0xFFFFFFFE nogil:
+    cdef uint32_t collect(self, Move* move, uint32_t block) except? 0xFFFFFFFE nogil:
         """Read the live pages of a block into ``data``; sort them by LPA in ``keys`` (LPA << 32 | index). Returns how
         many there are to move: one that cannot be read moves as a page that says so. Or OF_USER: the block is not what
         it is taken for, since the mapping names a page in it."""
@@ -462,13 +364,13 @@ cdef class Mover:
         cdef Oob oob
         cdef uint8_t* at
         cdef uint32_t live = self.ssd.validity.pages(block, self.pages)
-        self.gone_n = self.left_n = 0
+        move.gone_n = move.left_n = 0
         if live == 0:
             return 0
-        self.ssd.nand.read_some(block, self.pages, live, self.data if self.with_data else <uint8_t*> NULL,
-                                self.read_oobs, self.status, cause, self.ssd.now_ns, self.ready)
-        self.moved_reads[self.kind] += live
-        self.confirm(block, 0, live)
+        self.ssd.nand.read_some(block, self.pages, live, self.data if move.with_data else <uint8_t*> NULL,
+                                self.read_oobs, self.status, move.cause, self.ssd.now_ns, self.ready)
+        self.moved_reads[move.kind] += live
+        self.confirm(move, block, 0, live)
         for i in range(live):
             at = self.read_oobs + i * self.oob_bytes
             self.status[i] = placed(self.status[i], at, self.pages[i])
@@ -477,27 +379,27 @@ cdef class Mover:
                 n += 1
                 continue
             ppa = block * self.pages_per_block + self.pages[i]
-            if self.is_late(block, i, cause):
-                self.left[self.left_n] = ppa
-                self.left_n += 1
+            if self.is_late(move, block, i):
+                self.left[move.left_n] = ppa
+                move.left_n += 1
                 continue
             if not self.is_readable(block, i, order):
-                if (self.kind != KIND_USER and self.status[i] == PAGE_OK and self.kinds[i] == KIND_USER
+                if (move.kind != KIND_USER and self.status[i] == PAGE_OK and self.kinds[i] == KIND_USER
                         and self.lpas[i] < self.ssd.lpas and self.ssd.mapping.maps_to(self.lpas[i], ppa)):
                     return OF_USER
                 self.lost_pages += 1
-                if not self.poison(ppa, self.read_oobs + i * self.oob_bytes, cause):
-                    self.left[self.left_n] = ppa
-                    self.left_n += 1
+                if not self.poison(move, ppa, self.read_oobs + i * self.oob_bytes):
+                    self.left[move.left_n] = ppa
+                    move.left_n += 1
                     continue
-                if self.with_data:
+                if move.with_data:
                     memset(self.data + <uint64_t> i * self.page_bytes, 0, self.page_bytes)
             if order == 0:
                 oob_unpack(self.read_oobs + i * self.oob_bytes, &oob)
                 order = oob.order
             self.keys[n] = (<uint64_t> oob_lpa(self.read_oobs + i * self.oob_bytes) << 32) | i
             n += 1
-        self.sort_keys(n)
+        self.sort_keys(move, n)
         for i in range(n):
             k = <uint32_t> self.keys[i]
             self.lpas[i] = <uint32_t> (self.keys[i] >> 32)
@@ -505,7 +407,7 @@ cdef class Mover:
             self.kinds[i] = oob_kind(self.read_oobs + k * self.oob_bytes)
         return n
 
-    cdef int confirm(self, uint32_t block, uint32_t first, uint32_t n) except -1 nogil:
+    cdef int confirm(self, const Move* move, uint32_t block, uint32_t first, uint32_t n) except -1 nogil:
         """Ask the mapping whether pages ``first`` to ``first + n - 1`` of the live ones are whose they say: one that
         lies about its LPA would take that LPA's place."""
         cdef uint32_t i
@@ -513,21 +415,21 @@ cdef class Mover:
             self.kinds[i] = oob_kind(self.read_oobs + i * self.oob_bytes)
             self.lpas[i] = oob_lpa(self.read_oobs + i * self.oob_bytes)
             self.olds[i] = block * self.pages_per_block + self.pages[i]
-        (<Owner> self.ssd.owner_at[self.kind]).confirm(self.lpas + first, self.olds + first, n, self.confirmed + first)
+        (<Owner> self.ssd.owner_at[move.kind]).confirm(self.lpas + first, self.olds + first, n, self.confirmed + first)
         for i in range(first, first + n):
-            if self.kinds[i] != self.kind:
+            if self.kinds[i] != move.kind:
                 self.confirmed[i] = FOREIGN
         return 0
 
-    cdef bint is_late(self, uint32_t block, uint32_t i, int cause) except -1 nogil:
+    cdef bint is_late(self, const Move* move, uint32_t block, uint32_t i) except -1 nogil:
         """Whether page ``i`` was superseded, and its owner had not noticed: it needs no move. One that did not come
         back whole is read a second time first."""
         cdef uint64_t at = <uint64_t> i * self.page_bytes
         if self.status[i] != PAGE_OK:
-            self.ssd.nand.read(block, self.pages[i], 1, self.data + at if self.with_data else <uint8_t*> NULL,
-                               self.read_oobs + i * self.oob_bytes, self.status + i, cause, self.ready[i])
+            self.ssd.nand.read(block, self.pages[i], 1, self.data + at if move.with_data else <uint8_t*> NULL,
+                               self.read_oobs + i * self.oob_bytes, self.status + i, move.cause, self.ready[i])
             self.status[i] = placed(self.status[i], self.read_oobs + i * self.oob_bytes, self.pages[i])
-            self.confirm(block, i, 1)
+            self.confirm(move, block, i, 1)
         return self.status[i] == PAGE_OK and self.confirmed[i] == SUPERSEDED
 
     cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order) except -1 nogil:
@@ -552,19 +454,19 @@ cdef class Mover:
             return self.ssd.mapping.locate(oob.lpa) == ppa
         return self.ssd.mapping.maps_to(oob.lpa, ppa)
 
-    cdef bint poison(self, uint32_t ppa, uint8_t* at, int cause) except -1 nogil:
+    cdef bint poison(self, Move* move, uint32_t ppa, uint8_t* at) except -1 nogil:
         """The live page at ``ppa`` cannot be read; ``at`` is where its spare area was to be. What moves in its
         place holds nothing but says whose it was: that LPA gives EIO from then on, not an older version, and
         the block can be used again. False if it was nobody's."""
         cdef uint8_t status = 0
         cdef uint32_t block = ppa // self.pages_per_block
         cdef Oob oob
-        if self.kind != KIND_USER:
+        if move.kind != KIND_USER:
             self.ssd.checkpoint_due = True
-            self.gone[self.gone_n] = ppa  # its owner hears of it when the move is through
-            self.gone_n += 1
+            self.gone[move.gone_n] = ppa  # its owner hears of it when the move is through
+            move.gone_n += 1
             return False
-        self.ssd.nand.read_spare(block, ppa % self.pages_per_block, 1, at, &status, cause, self.ssd.now_ns)
+        self.ssd.nand.read_spare(block, ppa % self.pages_per_block, 1, at, &status, move.cause, self.ssd.now_ns)
         oob_unpack(at, &oob)
         status = placed(status, at, ppa % self.pages_per_block)
         if status != PAGE_OK or oob.kind != KIND_USER or not self.is_named(&oob, ppa):
@@ -586,13 +488,13 @@ cdef class Mover:
         oob_pack(at, &oob)
         return True
 
-    cdef int sort_keys(self, uint32_t n) noexcept nogil:
+    cdef int sort_keys(self, const Move* move, uint32_t n) noexcept nogil:
         """By LPA, some bits of it at a time: a comparison sort of random keys mispredicts half its branches. Eight at
         most, and no more than the number of passes asks for: a block has about as many pages as a byte has values."""
         cdef uint32_t[257] at
         cdef uint32_t i, digit
         cdef int shift = 32, done = 0
-        cdef int bits = 64 - leading_zeros((self.ssd.lpas if self.kind == KIND_USER else NONE) | 1)
+        cdef int bits = 64 - leading_zeros((self.ssd.lpas if move.kind == KIND_USER else NONE) | 1)
         cdef int passes = (bits + 7) // 8, width = (bits + passes - 1) // passes
         cdef uint32_t values = <uint32_t> 1 << width
         cdef uint64_t* a = self.keys
@@ -619,22 +521,22 @@ cdef class Mover:
         self.sort_ns += wall_ns() - began
         return 0
 
-    cdef int copy_out(self, uint32_t n, int stream, int cause, int64_t* end) except -1 nogil:
+    cdef int copy_out(self, Move* move, uint32_t n) except -1 nogil:
         """Program the collected pages, sequence numbers unchanged; 0 if placement broke the move off. What placement
         gives in one block is one run, though it is programmed in parts."""
         cdef Extent ext
         cdef uint32_t done = 0, in_run, run, ok
-        self.total = n
+        move.total = n
         while done < n:
             ext.choice = 0
-            self.ssd.placement.take(stream, self.lpas + done, n - done, &ext)
+            self.ssd.placement.take(move.stream, self.lpas + done, n - done, &ext)
             if ext.n == 0:
                 return 0
             run = ext.n
             in_run = 0
             while in_run < run:
                 ext.n = min(run - in_run, <uint32_t> RUN)
-                ok = self.copy_run(done, &ext, in_run, run - in_run - ext.n, stream, cause, end)
+                ok = self.copy_run(move, done, &ext, in_run, run - in_run - ext.n)
                 done += ok
                 in_run += ok
                 self.ssd.programmed(&ext, ok)
@@ -643,43 +545,43 @@ cdef class Mover:
                 ext.page += ok
         return 1
 
-    cdef uint32_t copy_run(self, uint32_t first, Extent* ext, uint32_t before, uint32_t behind, int stream, int cause,
-                           int64_t* end) except? 0xFFFFFFFE nogil:
-        """Program the ``ext.n`` pages from number ``first`` on, of a run with so many before and behind them; how many
+    cdef uint32_t copy_run(self, Move* move, uint32_t first, Extent* ext, uint32_t before,
+                           uint32_t behind) except? 0xFFFFFFFE nogil:
+        """Program the ``ext.n`` pages from number ``first`` on, of a run with so many pages before and after them; how many
         were."""
         cdef uint32_t i, k, ok
-        cdef int64_t start = self.ssd.now_ns, one
+        cdef int64_t start = self.ssd.now_ns, end
         cdef uint64_t order = self.ssd.pool.order[ext.block]
-        if self.one_by_one:
-            self.read_again(first, ext.n, cause)
+        if move.one_by_one:
+            self.read_again(move, first, ext.n)
         for i in range(ext.n):
-            k = i if self.one_by_one else <uint32_t> self.keys[first + i]
-            if self.kind != KIND_USER:
+            k = i if move.one_by_one else <uint32_t> self.keys[first + i]
+            if move.kind != KIND_USER:
                 memcpy(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, self.oob_bytes)
             oob_moved(self.oobs + i * self.oob_bytes, self.read_oobs + k * self.oob_bytes, order,
-                      number_for(self.ssd.pool, ext.page + i), <uint8_t> stream, <uint8_t> self.group,
-                      self.group and first + i + 1 == self.total)
+                      number_for(self.ssd.pool, ext.page + i), <uint8_t> move.stream, <uint8_t> move.group,
+                      move.group and first + i + 1 == move.total)
             start = max(start, self.ready[k])
-            if self.with_data and not self.one_by_one:
+            if move.with_data and not move.one_by_one:
                 memcpy(self.gather + <uint64_t> i * self.page_bytes,
                        self.data + <uint64_t> k * self.page_bytes, self.page_bytes)
-        if self.ssd.mapping.scheme_oob and self.kind == KIND_USER:
+        if self.ssd.mapping.scheme_oob and move.kind == KIND_USER:
             self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + first, ext, before, behind)
-        one = self.ssd.program(ext, self.gather if self.with_data else <uint8_t*> NULL, self.oobs, cause, start, &ok)
-        end[0] = max(end[0], one)
-        self.moved_programs[self.kind] += ok
+        end = self.ssd.program(ext, self.gather if move.with_data else <uint8_t*> NULL, self.oobs, move.cause, start, &ok)
+        move.end_ns = max(move.end_ns, end)
+        self.moved_programs[move.kind] += ok
         for i in range(ok):
             self.news[first + i] = ext.block * self.pages_per_block + ext.page + i
         return ok
 
-    cdef int commit_move(self, uint32_t n) except -1 nogil:
+    cdef int commit_move(self, const Move* move, uint32_t n) except -1 nogil:
         """Tell the owner, then let the old pages die."""
         cdef uint32_t i = 0, run
         while i < n:
             run = min(n - i, self.pages_per_block)
-            (<Owner> self.ssd.owner_at[self.kind]).moved(self.lpas + i, self.olds + i, self.news + i, run)
+            (<Owner> self.ssd.owner_at[move.kind]).moved(self.lpas + i, self.olds + i, self.news + i, run)
             i += run
-        if n and self.kind == KIND_USER and self.ssd.mapping.runs is not None:
+        if n and move.kind == KIND_USER and self.ssd.mapping.runs is not None:
             self.ssd.mapping.runs.ends(self.lpas, self.news, n)
         i = 0
         while i < n:
@@ -692,13 +594,13 @@ cdef class Mover:
         self.ssd.validity.dead(self.olds, n)
         return 0
 
-    cdef int let_left_die(self) except -1 nogil:
+    cdef int let_left_die(self, const Move* move) except -1 nogil:
         """What was live and is not moved. The owner of a page that cannot be read may have reported it."""
         cdef uint32_t i
-        for i in range(self.left_n):
-            if self.kind != KIND_USER and not self.ssd.validity.is_live(self.left[i]):
+        for i in range(move.left_n):
+            if move.kind != KIND_USER and not self.ssd.validity.is_live(self.left[i]):
                 self.left[i] = NONE
-        self.ssd.validity.dead(self.left, self.left_n)
-        if self.kind == KIND_USER and self.left_n:
-            self.ssd.mapping.superseded_left(self.left, self.left_n)
+        self.ssd.validity.dead(self.left, move.left_n)
+        if move.kind == KIND_USER and move.left_n:
+            self.ssd.mapping.superseded_left(self.left, move.left_n)
         return 0
