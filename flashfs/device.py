@@ -27,6 +27,7 @@ from flashfs.ftl.class_names import name_of
 from flashfs.ftl.common import FEW_BLOCKS, require_pairs
 from flashfs.sizing import op as sizing_op
 from flashfs.sizing.defaults import DEFAULT_FTL
+from flashfs.sizing.fit import Cut, fit
 from flashfs.text import shown
 from nandimg import Feature, Geometry, Image
 from nandimg.header import WRITE_BUFFER
@@ -106,6 +107,11 @@ def _protected_pages(nand: nandimg.Nand, wanted: int) -> int:
     return min(wanted, room)
 
 
+def may_shrink(options: dict[str, Any], settings: dict[str, Any]) -> bool:
+    """Whether a budget of DRAM may make the write buffer smaller: its size was not given, or only as the most."""
+    return options["buffer"] < 0 or bool(settings.get("buffer_at_most"))
+
+
 class Device:
     """One open device. Offsets and lengths are bytes, of any alignment; one caller at a time.
 
@@ -130,6 +136,7 @@ class Device:
         self.page_bytes: int = nand.page_bytes
         self.size: int = nand.geometry.logical_bytes
         self.recovery = recovery.Report()
+        self.cuts: list[Cut] = []  #: what is smaller than by default, for the budget of DRAM
         self.now_ns = 0  #: the virtual time at which requests arrive; whoever wants time to pass sets it before each
         self.end_ns = 0  #: the virtual end of the last one
 
@@ -185,7 +192,8 @@ class Device:
         trusted = fresh or bool(settings.get("trust"))
         of, options = cls._bound(image, ftl, given, trusted, settings.get("readonly", False))
         device = cls(image, front(image.chip) if front else image.chip, of, options, **settings)
-        device._fit_dram(settings.get("dram"))
+        device.cuts = fit(device.ssd, settings.get("dram"), device.ftl,
+                          buffer_given=device.readonly or not may_shrink(options, settings))
         if fresh:
             device.ssd.format()
             device.recovery.clean = device.recovery.fresh = True
@@ -227,7 +235,8 @@ class Device:
         image.chip.plan_regions(image.bound(name, {}, need, features, nvram).layout)
         trial = build_ssd(of, options, image.chip, plp=settings.get("plp", False), dram=settings.get("dram"),
                           on_disk=settings.get("on_disk"))
-        check_dram(trial, settings.get("dram"), name)
+        unused = (image.header.geometry.oob_bytes - need) * trial.mover.spares_kept()  # a bound image has what it needs
+        fit(trial, settings.get("dram"), name, buffer_given=not may_shrink(options, settings), unused=unused)
         require_pairs(trial, name)
         of.check_new(trial, options)
         fixed = {option.name: options[option.name] for option in of.options if option.fixed}
@@ -260,9 +269,6 @@ class Device:
             if key in given and asked.get(key) != value:
                 raise BindError(f"{image.path}: {key} was fixed at {value} when it was bound; a new image can differ")
         return of, of.resolve({**given, **stored})
-
-    def _fit_dram(self, dram: int | None) -> None:
-        check_dram(self.ssd, dram, self.ftl)
 
     def recover(self) -> None:
         """From the image alone to a working device."""
@@ -431,6 +437,7 @@ class Device:
             "scheme": {**self.ssd.mapping.figures(), **self.ssd.validity.figures(),
                        "extra_reads": self.ssd.reader.extra_reads},
             "dram": {**dram, "total": sum(dram.values())},
+            "dram_cuts": {cut.structure: {"default": cut.default, "bytes": cut.bytes} for cut in self.cuts},
             "heap": sum(heap.values()),
             "allocated": {**heap, "total": sum(heap.values())},
             "pool": dict(zip(STATE_NAMES, states, strict=True)),
@@ -442,6 +449,12 @@ class Device:
             "virtual_s": max(clock["dies"], default=0) / 1e9,
             **({"operations": self.nand.operations} if isinstance(self.nand, nandimg.FaultyNand) else {}),
         }
+
+    def budget_notes(self) -> list[str]:
+        """One line if the budget of DRAM made something smaller than it is by default, else none."""
+        if not self.cuts:
+            return []
+        return [f"{self.ftl}: --dram {shown(self._settings['dram'])}: {', '.join(map(str, self.cuts))}"]
 
     def smart(self) -> dict[str, Any]:
         """The chip's health: wear, bad blocks, and what it did in all its life: ``life``, in pages, as far as its
@@ -583,18 +596,3 @@ def _stored_options(image: Image, of: Scheme) -> dict[str, Any]:
         except UsageError as error:
             raise CorruptError(f"{image.path}: header: {error}") from None
     return out
-
-
-def check_dram(ssd: Ssd, dram: int | None, name: str) -> None:
-    """BindError if the fixed tables and the buffer do not fit the budget."""
-    if dram is None:
-        return
-    tables = {table: packed for table, (packed, _) in ssd.dram().items()}
-    if sum(tables.values()) > dram:
-        largest = max(tables, key=lambda table: tables[table])
-        need = sum(tables.values())
-        raise BindError(
-            f"--dram {dram} is {shown(dram)}: {name} needs {need} bytes here ({shown(need)}), {tables[largest]} of "
-            f"them for {largest}"
-        )
-    ssd.mapping.limit_tables(dram - sum(tables.values()))

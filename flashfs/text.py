@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from fractions import Fraction
 
+POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -19,6 +22,12 @@ def printable(text: str) -> str:
 def encodable(text: str) -> str:
     """``text`` as UTF-8 can hold it: bytes of a name that are none are written as escapes, as ``printable`` does."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def bytes_of(text: str) -> Fraction | None:
+    """What ``text`` (4096, 4k, 1.5G, 512MiB) is in bytes, k, M, G and T being powers of 1024; None if it is no size."""
+    found = re.fullmatch(r"([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    return Fraction(found[1]) * 1024 ** POWERS[found[2]] if found else None
 
 
 def shown(size_bytes: float) -> str:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 
 from flashfs.errors import UsageError
-from flashfs.text import shown
+from flashfs.text import bytes_of, shown
 
 __all__ = ["offset", "pairs", "shown", "size"]
 
-DIGITS = 30  #: more than any size has
-POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+DIGITS = 30  #: of a text that is no size, so many are shown
 
 
 def size(option: str, text: str) -> int:
     """``text`` (4096, 4k, 1.5G, 512MiB) in bytes; ``option`` is named if it cannot be read."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
-    exact = Fraction(found[1]) * 1024 ** POWERS[found[2]] if found and len(found[1]) <= DIGITS else Fraction(0)
+    exact = bytes_of(text) or Fraction(0)
     if exact <= 0 or exact.denominator != 1:
         shortened = f"{text[:DIGITS]}..." if len(text) > DIGITS else text
         are = f"that is {float(exact):.1f} bytes; " if exact >= 1 else ""

@@ -19,12 +19,13 @@ from flashfs.crash.cases import Case, Failure
 from flashfs.crash.events import Met, never_without_damage
 from flashfs.crash.grammar import Step, parse_program
 from flashfs.crash.oracle import Judge
-from flashfs.device import ENGINE_OOB, build_ssd, check_dram
+from flashfs.device import ENGINE_OOB, build_ssd
 from flashfs.engine.device import byte_requests
 from flashfs.engine.recovery import recovery
 from flashfs.engine.views.cross_check import cross_check
 from flashfs.ftl import ENGINE_OPTIONS, scheme
 from flashfs.ftl.common import require_pairs
+from flashfs.sizing.fit import fit
 from nandimg import Cut, Geometry, PowerCut, memory_image
 from nandimg._chip import Chip
 
@@ -174,7 +175,7 @@ class Bench:
         ssd = build_ssd(self.scheme, options, self.nand, plp=self.plp, durable=durable)
         if self.case.fills:
             ssd.meta.fill_least = self.case.fills
-        check_dram(ssd, self.dram or None, self.case.ftl)
+        fit(ssd, self.dram or None, self.case.ftl, buffer_given=options["buffer"] >= 0)
         return ssd
 
     def spend(self) -> None:

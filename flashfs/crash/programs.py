@@ -13,6 +13,7 @@ from flashfs.crash.cases import Case, Later, geometry_named
 from flashfs.crash.grammar import SECTOR
 from flashfs.errors import BindError, FlashfsError, UsageError
 from flashfs.ftl import ENGINE_OPTIONS, SCHEMES, Option, scheme
+from flashfs.sizing.fit import packed
 from nandimg import Geometry, GeometryError
 
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-16k")
@@ -39,6 +40,7 @@ CREATED = ("create-1M", "create-2M", "create-4M")
 SELDOM = ("create-8M", "create-16M")
 LARGEST = "create-64M"  #: a run of it takes a second, and so much memory for each fork
 CACHE_SLOT = 20  #: bytes of the data cache beside each page
+SHORT_OF_DEFAULTS = 0.4  #: of the budgets, if the FTL has a cache that can be smaller than by default
 
 
 def random_program(rnd: random.Random, pages: int, length: int, page_bytes: int = 0) -> str:
@@ -377,12 +379,17 @@ def pinned_program(rnd: random.Random, geometry: Geometry) -> str:
 
 
 def budgeted(rnd: random.Random, case: Case) -> Case:
-    """The case with a budget that leaves a few pages to the data cache, or many; without, if it is too small."""
+    """The case with a budget that leaves a few pages to the data cache, or many, or takes from what the cache of the
+    map has by default; without, if it is too small."""
     bench = Bench(case)
-    tables = sum(packed for packed, _ in bench.ssd.dram().values())
+    tables = sum(packed(bench.ssd).values())
     pages = rnd.choice((1, 3, 9, bench.geometry.lpas))
+    shrinks = -bench.ssd.mapping.least_share()
     bench.release(unused=True)
-    more = replace(case, dram=tables + pages * (bench.geometry.page_bytes + CACHE_SLOT))
+    if shrinks > 0 and rnd.random() < SHORT_OF_DEFAULTS:
+        more = replace(case, dram=tables - rnd.randrange(shrinks))
+    else:
+        more = replace(case, dram=tables + pages * (bench.geometry.page_bytes + CACHE_SLOT))
     return more if fits(more) else case
 
 

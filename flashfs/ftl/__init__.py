@@ -19,9 +19,10 @@ from typing import Any
 
 from flashfs.errors import MISTAKES, UsageError
 from flashfs.parts.defaults.defaults import PageBitmap
-from flashfs.text import meant
+from flashfs.text import bytes_of, meant, shown
 from nandimg import Feature
 
+BYTES = "bytes"  #: unit of an option that takes the suffixes of sizes
 GROUP = "flashfs.ftl"  #: of entry points
 CI_CUTS = 2_560  #: of power, for a scheme that asks for no more; `make campaign` makes a million
 MOST_VALUES = 16  #: of an option, all of which are its edges
@@ -33,7 +34,7 @@ BUFFER_BYTES = 256 * 1024  #: the write buffer unless a scheme or somebody wants
 class Option:
     """One thing that can be chosen with ``--opt name=value``. ``fixed`` options are part of the format: they are
     stored when a scheme is bound and cannot be changed after. ``before`` is what a fixed one is on images
-    that were bound when there was no such option."""
+    that were bound when there was no such option. One of ``unit`` BYTES takes suffixes: 100k, 2M, 1G."""
 
     name: str
     default: int | str
@@ -43,6 +44,7 @@ class Option:
     choices: tuple[str, ...] = ()
     fixed: bool = False
     before: int | str | None = None
+    unit: str = ""
 
     def edges(self) -> tuple[int | str, ...]:
         """Its values at which what it decides is least, most, off or as usual; not those of millions, which no small
@@ -61,6 +63,8 @@ class Option:
                 given = f"{self.name}={text!s:.40}{meant(text, self.choices)}"
                 raise UsageError(f"option {given}: use {' or '.join(self.choices)}")
             return str(text)
+        if self.unit == BYTES and isinstance(text, str):
+            return self._bytes(text)
         try:  # a header's JSON may hold anything; only whole numbers and their texts are meant
             value = int(text) if isinstance(text, int | str) and not isinstance(text, bool) else self.low - 1
         except ValueError:
@@ -68,6 +72,13 @@ class Option:
         if not self.low <= value <= self.high:
             raise UsageError(f"option {self.name}={text!s:.40}: use a whole number from {self.low} to {self.high}")
         return value
+
+    def _bytes(self, text: str) -> int:
+        value = bytes_of(text)
+        if value is None or value.denominator != 1 or not self.low <= value <= self.high:
+            raise UsageError(f"option {self.name}={text:.40}: use a number of bytes from {self.low} to "
+                             f"{shown(self.high)}, as 4096, 100k or 2M")  # fmt: skip
+        return int(value)
 
 
 #: what the engine lets anybody choose, whatever the scheme

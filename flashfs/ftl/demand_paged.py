@@ -13,7 +13,7 @@ from typing import Any
 
 from flashfs.engine.views import block_map
 from flashfs.errors import RoomError, UsageError
-from flashfs.ftl import Option, Scheme, charts
+from flashfs.ftl import BYTES, Option, Scheme, charts
 from flashfs.ftl.common import spare_blocks, spread_map, streams_for
 from flashfs.parts.battery.map_battery import pages_of
 from flashfs.parts.defaults.defaults import Greedy, PageBitmap
@@ -30,7 +30,8 @@ SHARE = 32  #: unless told otherwise, one entry in so many is cached,
 LEAST = 64  #: and so many at least
 
 CMT_BYTES = Option("cmt_bytes", 0, f"bytes of the cached mapping table, {ENTRY_BYTES} per entry; 0: what --dram "
-                   f"leaves, or an entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40)  # fmt: skip
+                   f"leaves, or an entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40,
+                   unit=BYTES)  # fmt: skip
 PROTECTED = Option("protected", 50, "per cent of the CMT that is for entries that were hit again", high=99)
 DIRTY = Option("dirty", 10, "per cent of the CMT that may be dirty", low=1, high=99)
 BATTERY = "room is laid out when the image is bound, and a larger --dram of later does not let the CMT outgrow it"

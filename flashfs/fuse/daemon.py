@@ -273,7 +273,7 @@ def _open_and_serve(
         ready(mounted)
 
     try:
-        notes = keep_out_of_reclaim()
+        notes = [*keep_out_of_reclaim(), *device.budget_notes()]
         device.stay_pageable()
         with _recorder(request, device) as recorder:
             changed_ns = written_ns if device.recovery.clean else None  # a crash may have taken back what was read

@@ -40,7 +40,7 @@ class _Serving:
                 front=daemon.front(request.faults, lambda line: self.tell(error=line, exit_code=1), request.image),
             )  # fmt: skip
         try:
-            notes = daemon.keep_out_of_reclaim()
+            notes = [*daemon.keep_out_of_reclaim(), *self.device.budget_notes()]
             self.device.stay_pageable()
             self.export = Export(self.device, realtime=request.realtime)
             self.export.publish()

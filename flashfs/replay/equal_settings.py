@@ -3,7 +3,8 @@
 Schemes bring defaults of their own: LeaFTL a write buffer of 8 MiB and blocks filled one by one, the page map 256 KiB
 and stripes of four pages. Alone, each keeps them. Side by side, all get
 
-- ``buffer``: the largest write buffer that one of them wants on this chip;
+- ``buffer``: the largest write buffer that one of them wants on this chip, or what a budget of DRAM leaves the one that
+  it leaves least;
 - ``stripe``: whole blocks, if one of them has no stripe to choose, else what the option's default is;
 - ``wear_spread``: what the chip's endurance says;
 - ``gc_reserve``: as many free blocks as the page map's streams are wide, three at least, if the chip can spare them;
@@ -19,7 +20,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import nandimg
 from flashfs.device import Device, default_buffer, wear_spread
+from flashfs.errors import FlashfsError
 from flashfs.ftl import Scheme, scheme
 from flashfs.ftl.common import BLOCKS_A_STREAM, STRIPE
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from nandimg import Geometry
 
 LEVELLED = ("buffer", "stripe", "wear_spread", "gc_reserve")  #: options that are given
+AMPLE_BYTES_PER_LPA = 16  #: of DRAM, beside the write buffer: with so much no default is made smaller
 RESERVE_LEAST = 3  #: blocks: the most that a scheme of ours asks for on one die
 RESERVE_SHARE = 8  #: of the blocks beyond the data: where one in so many is less, each scheme reserves what it can
 #: (option, what it is called, its unit)
@@ -49,6 +53,9 @@ def level(setups: Sequence[Setup], given: Mapping[str, Any]) -> list[Setup]:
     for name in wanted:
         told = _told(name, given)
         wanted[name] = wanted[name] if told is None else told
+    if setups[0].dram is not None and _told("buffer", given) is None:
+        free = [on(setup, wanted) for setup in setups if "buffer" not in setup.options]
+        wanted["buffer"] = min((_buffer_within(setup, wanted["buffer"]) for setup in free), default=wanted["buffer"])
     out = [on(setup, wanted) for setup in setups]
     nvram = min(nvram_of(scheme(setup.ftl), setup.geometry, setup.options, setup.dram) for setup in out)
     return [replace(setup, ground={**wanted, "nvram": nvram}) for setup in out]
@@ -59,6 +66,22 @@ def on(setup: Setup, wanted: Mapping[str, int]) -> Setup:
     known = {option.name for option in scheme(setup.ftl).all_options()} & set(LEVELLED)
     even = {name: value for name, value in wanted.items() if name in known}
     return replace(setup, options={**even, **setup.options}, ground=dict(wanted))
+
+
+def _buffer_within(setup: Setup, buffer: int) -> int:
+    """Pages of a write buffer of ``buffer`` that the setup's budget of DRAM leaves. What the budget refuses, the replay
+    itself reports."""
+    geometry = setup.geometry
+    if setup.dram is None or setup.dram >= AMPLE_BYTES_PER_LPA * geometry.lpas + 2 * buffer * geometry.page_bytes:
+        return buffer
+    image = nandimg.memory_image(geometry, "meta")
+    try:
+        device = Device.start(image, setup.ftl, setup.options, dram=setup.dram, plp=setup.plp, sync="none",
+                              buffer_at_most=True)
+    except FlashfsError:
+        return buffer
+    with device:
+        return int(device.ssd.buffer.slots)
 
 
 def _told(name: str, given: Mapping[str, Any]) -> int | None:

@@ -361,6 +361,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
         "ground": equal_settings.stood_on(device, setup.dram),
         "map_bytes": sum(packed for packed, _ in device.ssd.mapping.tables().values()),
         "dram": stats["dram"],
+        "dram_cuts": stats["dram_cuts"],
         "heap": stats["heap"],
         "allocated": stats["allocated"],
         "cache": {
@@ -389,7 +390,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
             "adjusted": source.adjusted.rows(),
             "skipped": dict(source.skipped),
         },
-        "complaints": [*source.complaints(), *equal_settings.differences(setup)],
+        "complaints": [*source.complaints(), *equal_settings.differences(setup), *device.budget_notes()],
     }
 
 

@@ -1,6 +1,6 @@
 """What a map may want to hear of between the calls that each map has (mapping.pyx): one that is partly in flash, one
 whose look-ups guess, one that is better asked in runs. A plain map needs none of it."""
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t
 
 from flashfs.engine.contract.shown cimport Shown
 
@@ -34,8 +34,13 @@ cdef class Hooks(Shown):
         late, and let go of those that are only kept until a sync. Whether there were any. May read, program."""
         return False
 
-    def limit_tables(self, uint64_t share):
-        """``share`` bytes of DRAM are left for tables that can be kept in flash; BindError if that is too little."""
+    def limit_tables(self, int64_t share):
+        """``share`` bytes of DRAM are left for tables that can be kept in flash; less than 0: a cache of default size
+        has to be that much smaller. BindError if that is too little: less than ``least_share``."""
+
+    def least_share(self):
+        """The least that ``limit_tables`` works with; less than 0: by so much a cache of default size may shrink."""
+        return 0
 
     # --- look-ups that guess, and stores that it cannot go with
 

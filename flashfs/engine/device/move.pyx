@@ -84,11 +84,15 @@ cdef class MoveLists:
             raise MemoryError
         self.room = n
 
+    def spares_kept(self):
+        """Spare areas that the lists have room for: a byte of OOB less per page makes them smaller by so many bytes."""
+        return self.pages_per_block + RUN
+
     def tables(self):
         """(as a controller packs it, as allocated): a block, a run put in order, and the lists about them. What a chip
         does not keep takes no room in its ledger."""
         pages = (self.pages_per_block + RUN) * self.page_bytes
-        held = self.pages_per_block * (47 + self.oob_bytes) + RUN * self.oob_bytes
+        held = self.pages_per_block * 47 + self.spares_kept() * self.oob_bytes
         if self.victims != NULL:
             held += (self.room - self.pages_per_block) * 29 + 4 * self.ssd.nand.blocks
         return held + (pages if self.ssd.nand.keeps_data else 0), held + (pages if self.data != NULL else 0)

@@ -547,8 +547,8 @@ cdef class Mover(MoveLists):
 
     cdef uint32_t copy_run(self, Move* move, uint32_t first, Extent* ext, uint32_t before,
                            uint32_t behind) except? 0xFFFFFFFE nogil:
-        """Program the ``ext.n`` pages from number ``first`` on, of a run with so many pages before and after them; how many
-        were."""
+        """Program the ``ext.n`` pages from number ``first`` on, of a run with so many pages ``before`` them and
+        ``behind`` them. Returns how many were programmed."""
         cdef uint32_t i, k, ok
         cdef int64_t start = self.ssd.now_ns, end
         cdef uint64_t order = self.ssd.pool.order[ext.block]
@@ -567,7 +567,8 @@ cdef class Mover(MoveLists):
                        self.data + <uint64_t> k * self.page_bytes, self.page_bytes)
         if self.ssd.mapping.scheme_oob and move.kind == KIND_USER:
             self.ssd.mapping.stamp(self.oobs + OOB_ENGINE, self.lpas + first, ext, before, behind)
-        end = self.ssd.program(ext, self.gather if move.with_data else <uint8_t*> NULL, self.oobs, move.cause, start, &ok)
+        end = self.ssd.program(ext, self.gather if move.with_data else <uint8_t*> NULL, self.oobs, move.cause, start,
+                               &ok)
         move.end_ns = max(move.end_ns, end)
         self.moved_programs[move.kind] += ok
         for i in range(ok):

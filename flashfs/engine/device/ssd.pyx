@@ -160,6 +160,13 @@ cdef class Ssd(Engine):
         self.gc_need = max(self.gc_need, width)
         self.gc_reserve = max(self.gc_reserve, width)
 
+    def shrink_buffer(self, uint32_t pages):
+        """A write buffer of so many pages, before the device is used."""
+        if self.ready or self.buffer.held:
+            raise ValueError("the write buffer is in use")
+        self.buffer = WriteBuffer(self.nand, pages, self.buffer.in_nvram, self.buffer.run_most)
+        self.reader.buffer = self.buffer
+
     def set_budget(self, uint64_t dram):
         """``dram`` bytes are all there is: the data cache gets what the tables leave of it, now and as they change."""
         self.budget = dram

@@ -476,6 +476,7 @@ cdef class GeckoMap(FencedMap):
         to it."""
         self.store.let_ripe_go()
         self.give_room_back()
+        self.bound_growth()
         cdef uint64_t over = self.pending.n - self.pending_most if self.pending.n > self.pending_most else 0
         return self.write_down(self.pending_most, <uint32_t> (over // 8) + 1) if over else 0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from flashfs.engine.views import block_map
 from flashfs.errors import UsageError
-from flashfs.ftl import Option, Scheme, charts
+from flashfs.ftl import BYTES, Option, Scheme, charts
 from flashfs.ftl.common import MAP_DIES, spread_map, streams_for
 from flashfs.ftl.leaftl.lookup import oob_bytes
 from flashfs.ftl.leaftl.mapping import SegmentMap
@@ -176,7 +176,7 @@ SCHEME = Scheme(
                "pads",
                choices=("open", "block")),
         Option("table_bytes", 0, "bytes of groups that are kept in memory, the others in flash; 0: all, or what --dram "
-               "leaves", high=1 << 40),
+               "leaves", high=1 << 40, unit=BYTES),
         Option("compact_grown", 25, "percent of its segments that a group may owe before it is compacted; 0: any",
                high=100),
         Option("compact_every", 1_000_000, "pages that the host writes between compactions of the whole table; 0: "

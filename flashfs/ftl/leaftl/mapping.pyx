@@ -6,7 +6,7 @@ The table answers from segments (segments.pyx); lookup.pyx says how sure that is
 neighbours of its own *run*, those that were programmed with it, and a segment predicts only pages of the run that it
 was learned from. docs/ftl/leaftl.md says why, and what recovery (recovery.pyx) makes of it.
 """
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from flashfs.engine.contract.engine cimport Engine
@@ -223,10 +223,16 @@ cdef class SegmentMap(LearnedRecovery):
             self.write_down(self.pages.share() // 4, self.table.groups)
         return self.pages.shrink(0)
 
-    def limit_tables(self, uint64_t share):
-        """The groups in memory get ``share`` bytes; no limit if even the largest table fits that, or a smaller one was
-        set already."""
-        cdef uint64_t least = SHARE_LEAST * self.pages.capacity
+    def least_share(self):
+        """Unless the largest table fits, or a smaller limit was given."""
+        largest = <uint64_t> self.table.groups * BLOCK_MOST
+        limit = min(largest, self.pages.limit) if self.pages.limit else largest
+        return min(limit, SHARE_LEAST * <uint64_t> self.pages.capacity)
+
+    def limit_tables(self, int64_t given):
+        """The groups in memory get the ``given`` bytes; no limit if even the largest table fits that, or a smaller one
+        was set already."""
+        cdef uint64_t least = SHARE_LEAST * self.pages.capacity, share = <uint64_t> max(given, <int64_t> 0)
         if share >= <uint64_t> self.table.groups * BLOCK_MOST or 0 < self.pages.limit <= share:
             return
         if share < least:

@@ -8,7 +8,7 @@ import numpy as np
 
 from flashfs.engine.views import block_map
 from flashfs.errors import BindError
-from flashfs.ftl import Option, charts
+from flashfs.ftl import BYTES, Option, charts
 from flashfs.ftl.common import MAP_DIES, STRIPE, spare_for, spread_map, superblocks_for
 from flashfs.ftl.demand_paged import (
     CLEANING,
@@ -214,7 +214,8 @@ SCHEME = demand_scheme(
         MAP_DIES,
         CLEANING,
         Option("cmt_bytes", 0, f"bytes of the cached mapping table, {UNIT_TAKES} per node and chunk of 9 entries; 0: "
-               f"what --dram leaves, or with the models as much as dftl has for one LPA in {SHARE}", high=1 << 40),
+               f"what --dram leaves, or with the models as much as dftl has for one LPA in {SHARE}", high=1 << 40,
+               unit=BYTES),
         Option("prefetch", "both", "what a miss loads beside its entry, as for tpftl", choices=PREFETCHING),
         Option("place", "groups", "superblocks: pages go to superblocks in the order of VPPNs, which are cleaned as a "
                "whole; groups: and a group's pages are put in order together. What the chip has no room for is left "

@@ -8,7 +8,7 @@ import numpy as np
 
 from flashfs.engine.views import block_map
 from flashfs.errors import BindError, UsageError
-from flashfs.ftl import Option, Scheme, charts
+from flashfs.ftl import BYTES, Option, Scheme, charts
 from flashfs.ftl.common import STRIPE, spare_for, spread_map, streams_for, superblocks_for
 from flashfs.ftl.remapssd.counts import ReferenceCounts
 from flashfs.ftl.remapssd.dedup import TableDeduplication
@@ -176,9 +176,9 @@ SCHEME = Scheme(
     options=(
         STRIPE,
         Option("segment", 1024, "bytes of a segment of NVRAM, of which a superblock takes one at a time", low=64,
-               high=1 << 16, fixed=True),
+               high=1 << 16, unit=BYTES, fixed=True),
         Option("nvram", 0, f"bytes of NVRAM for entries; 0: {RMM_BYTES} for each logical page, 3 GiB at most",
-               high=1 << 40, fixed=True),
+               high=1 << 40, unit=BYTES, fixed=True),
         Option("atomic", "remap", "what a crash leaves whole: each LPA that is remapped, or a command of up to 256 "
                "pages, with entries of 24 bytes instead of 16; one that cannot be whole is refused",
                choices=("remap", "command"), fixed=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.ftl import Option
+from flashfs.ftl import BYTES, Option
 from flashfs.ftl.common import MAP_DIES, STRIPE
 from flashfs.ftl.demand_paged import CLEANING, SHARE, built, cache_bytes_for, demand_scheme
 from flashfs.ftl.sftl.mapping import SftlMap
@@ -27,7 +27,7 @@ SCHEME = demand_scheme(
         MAP_DIES,
         CLEANING,
         Option("cmt_bytes", 0, "bytes of the cache of condensed pages and of its dirty buffer, a page at least; 0: "
-               f"what --dram leaves, or as much as dftl has for one LPA in {SHARE}", high=1 << 40),
+               f"what --dram leaves, or as much as dftl has for one LPA in {SHARE}", high=1 << 40, unit=BYTES),
         Option("dirty_buffer", 10, "per cent of that for dirty entries of pages that left", high=90),
     ),
     events={"entries that left for the dirty buffer": lambda ssd: ssd.mapping.buffered,

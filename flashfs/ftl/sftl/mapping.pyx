@@ -413,14 +413,16 @@ cdef class SftlMap(CacheMap):
 
     # --- the ledger, and for people
 
-    def limit_tables(self, uint64_t share):
-        """What the other structures leave is for the cache and its buffer, unless somebody said how large they are to
-        be."""
-        own = self.cmt.sizes()[0] + BUFFERED_BYTES * self.buffer_most
+    def cache_bounds(self):
+        """Those of the cache and its buffer."""
         least = least_units(self.per_page) * unit_size(self.per_page) * 100 // (100 - self.buffer_share) + 1
-        room = self.room_for_cache(share, own, least)
-        if not self.fixed and self.cmt.pages_n == 0:
-            self.resize(room - 4 * self.per_page)
+        return self.cmt.sizes()[0] - 4 * self.gtd.n + BUFFERED_BYTES * self.buffer_most, least + 4 * self.per_page
+
+    def in_use(self):
+        return self.cmt.pages_n > 0
+
+    def resize_cache(self, room):
+        self.resize(room - 4 * self.per_page)
 
     def tables(self):
         packed, allocated = self.cmt.sizes()

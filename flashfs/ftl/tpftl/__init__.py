@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.ftl import Option
+from flashfs.ftl import BYTES, Option
 from flashfs.ftl.common import MAP_DIES, STRIPE
 from flashfs.ftl.demand_paged import CLEANING, PREFETCHING, SHARE, built, cache_bytes_for, demand_scheme, nodes
 from flashfs.parts.paged.tpftl_map import UNIT_TAKES, TpMap
@@ -33,7 +33,7 @@ SCHEME = demand_scheme(
         MAP_DIES,
         CLEANING,
         Option("cmt_bytes", 0, f"bytes of the cached mapping table, {UNIT_TAKES} per node and chunk of 9 entries; 0: "
-               f"what --dram leaves, or as much as dftl has for one LPA in {SHARE}", high=1 << 40),
+               f"what --dram leaves, or as much as dftl has for one LPA in {SHARE}", high=1 << 40, unit=BYTES),
         Option("prefetch", "both", "what a miss loads beside its entry: the rest of the request; while requests go "
                "through the LPAs in order, as many as are cached before it", choices=PREFETCHING),
     ),

@@ -3,11 +3,14 @@
 
 A scheme brings the cache itself: entries (cached_map.pyx), nodes of entries, condensed pages.
 """
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from flashfs.parts.paged.demand_map cimport DemandMapping
 
 from flashfs.errors import BindError
+
+PART_THAT_GROWS = 32  #: of a budget, one part in so many is left for structures that grow with the work
+OTHERS_GROW = 1024  #: bytes that structures outside the map may grow by, at least
 
 
 cdef class CacheMap(DemandMapping):
@@ -27,14 +30,52 @@ cdef class CacheMap(DemandMapping):
         """Whether an image that is to be read only, or a device that has stopped, keeps a read from making room."""
         return not (self.ssd.stopped or self.ssd.frozen)
 
-    def room_for_cache(self, uint64_t share, own, least):
-        """Bytes for the cache: the ``share`` that the other structures leave, and its ``own``, but a part in 32 for
-        those that grow with the work, and 4 bytes a translation page. BindError if that is less than ``least``."""
-        room = share + own - min(share, 4 * <uint64_t> self.gtd.n)
-        room -= room // 32
-        if room < least:
-            raise BindError(f"{room} bytes of DRAM are left for the CMT: it needs {least}")
-        return room
+    def limit_tables(self, int64_t share):
+        """What the other structures leave is for the cache, unless its size was given: its own bytes and ``share``,
+        without what is left for structures that grow with the work until a checkpoint."""
+        if self.fixed or self.in_use():
+            return
+        own, least = self.cache_bounds()
+        room = share + own - self.least_growth()
+        grows = room // PART_THAT_GROWS
+        if room - grows < least:
+            raise BindError(f"{room - grows} bytes of DRAM are left for the CMT: it needs {least}")
+        self.resize_cache(room - grows)
+        self.growth_most = <uint64_t> (grows + 4 * <int64_t> self.gtd.n)
+
+    def least_share(self):
+        if self.fixed or self.in_use():
+            return 0
+        own, least = self.cache_bounds()
+        return -(-least * PART_THAT_GROWS // (PART_THAT_GROWS - 1)) + 1 + self.least_growth() - own
+
+    cdef int64_t least_growth(self) noexcept:
+        """Bytes: 4 for each translation page, and what other structures may grow by."""
+        return 4 * <int64_t> self.gtd.n + OTHERS_GROW
+
+    cdef int housekeep(self) except -1 nogil:
+        DemandMapping.housekeep(self)
+        self.bound_growth()
+        return 0
+
+    cdef int bound_growth(self) noexcept nogil:
+        """What a budget leaves for pages programmed and superseded since the last checkpoint is full: the next one
+        forgets them."""
+        if self.growth_most and 4 * self.store.known() > self.growth_most:
+            self.ssd.checkpoint_due = True
+        return 0
+
+    def cache_bounds(self):
+        """(Bytes that the cache takes now, and at least.)"""
+        raise NotImplementedError
+
+    def in_use(self):
+        """Whether something is cached: then the cache keeps its size."""
+        raise NotImplementedError
+
+    def resize_cache(self, room):
+        """A new, empty cache of so many bytes at most."""
+        raise NotImplementedError
 
     def cached_of_pages(self):
         """{translation page: entries of it that are cached}."""

@@ -268,14 +268,16 @@ cdef class CachedMap(CacheMap):
 
     # --- the rest of the interface
 
-    def limit_tables(self, uint64_t share):
-        """What the other structures leave, but a part in 32 for those that grow with the work, is for the CMT, up to an
-        entry for each LPA, and to what the battery has room for: who gave it more DRAM did not ask to go without.
-        Unless somebody said how large it is to be."""
-        room = self.room_for_cache(share, self.cmt.sizes()[0], SLOTS_LEAST * ENTRY_BYTES)
-        if not self.fixed and self.cmt.used == 0:
-            room = self.slots_in(room)
-            self.resize(min(room, self.saved.slots) if self.will_keep() else room)
+    def cache_bounds(self):
+        return self.cmt.entries_take(), SLOTS_LEAST * ENTRY_BYTES
+
+    def in_use(self):
+        return self.cmt.used > 0
+
+    def resize_cache(self, room):
+        """Up to an entry per LPA, and with a battery up to what that has room for: more DRAM does not turn it off."""
+        slots = self.slots_in(room)
+        self.resize(min(slots, self.saved.slots) if self.will_keep() else slots)
 
     def slots_in(self, room):
         """How many slots so many bytes are."""

@@ -249,8 +249,12 @@ cdef class Cmt:
 
     def sizes(self):
         """(bytes as a controller packs them, as allocated)."""
-        taken = self.slots * 25 + (4 << self.bucket_bits) + (12 if self.queued else 4) * self.pages
+        taken = self.entries_take() + (12 if self.queued else 4) * self.pages
         return taken, taken
+
+    def entries_take(self):
+        """Bytes of that for slots and their hash table: what grows with the number of slots."""
+        return self.slots * 25 + (4 << self.bucket_bits)
 
     def entries(self):
         """Every entry, the one that leaves next first: {"lpa", "ppa" (None: a hole), "dirty", "segment"}."""

@@ -266,11 +266,14 @@ cdef class TpMap(CacheMap):
 
     # --- the ledger, and for people
 
-    def limit_tables(self, uint64_t share):
-        """What the other structures leave is for the cache, unless somebody said how large it is to be."""
-        room = self.room_for_cache(share, self.cmt.sizes()[0], UNITS_LEAST * UNIT_TAKES)
-        if not self.fixed and self.cmt.used == 0:
-            self.resize(units_in(room))
+    def cache_bounds(self):
+        return self.cmt.units_take(), UNITS_LEAST * UNIT_TAKES
+
+    def in_use(self):
+        return self.cmt.used > 0
+
+    def resize_cache(self, room):
+        self.resize(units_in(room))
 
     def tables(self):
         marks = (self.per_page + 63) // 64 * 8

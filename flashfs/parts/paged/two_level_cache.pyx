@@ -536,8 +536,12 @@ cdef class TwoLevelCache:
 
     def sizes(self):
         """(bytes as a controller packs them, as allocated)."""
-        taken = <uint64_t> self.units * UNIT_BYTES + 4 * <uint64_t> (self.heap_room + self.pages)
+        taken = self.units_take() + 4 * <uint64_t> self.pages
         return taken, taken
+
+    def units_take(self):
+        """Bytes of that for units and their heap: what grows with the number of units."""
+        return <uint64_t> self.units * UNIT_BYTES + 4 * <uint64_t> self.heap_room
 
     def nodes(self):
         """Every node, the coldest first: {"page", "entries", "dirty", "heat" (the look-up that its entries were used
