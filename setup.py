@@ -1,4 +1,4 @@
-"""Finds the compiled modules, and what is installed beside them; all else about the project is in pyproject.toml.
+"""Finds the compiled modules and the data files to install; the rest of the project's metadata is in pyproject.toml.
 
 Variables of the environment:
     FLASHFS_ONLY     paths of .pyx files: build these alone
@@ -6,7 +6,7 @@ Variables of the environment:
     FLASHFS_TRACE=1  line tracing for coverage of the compiled modules
     FLASHFS_LIBFUSE  the prefix of a libfuse to be used in place of the system's (default: .libfuse, if it is there)
     FLASHFS_SYMBOLS=1  keep symbols and debug information, for perf and gdb
-    FLASHFS_SANITIZE=address  with a check of every access to memory (`make asan`)
+    FLASHFS_SANITIZE=address  check every memory access (`make asan`)
 """
 
 import os
@@ -40,27 +40,27 @@ DIRECTIVES = {
     "freethreading_compatible": False,
     "linetrace": TRACED,
 }
-#: Cython counts in types of its own, and emits functions that a module may not call
+#: Cython's output mixes signed and unsigned, and has functions that a module does not call
 NOISE = ["-Wno-unused-function", "-Wno-sign-compare"]
 COMPILE = ["-fno-strict-aliasing", *NOISE, *SANITIZE, *([] if SYMBOLS else ["-g0"])]
 LINK = [*SANITIZE] if SYMBOLS else ["-s"]
 
-#: what all modules have of memoryviews, compiled once instead of in each: most of what the compiler had to do
+#: the memoryview code that all modules use, compiled once instead of in each: most of the compiler's work
 SHARED = "nandimg._shared"
 
-#: where Cython's results are kept: a second checkout of the same sources translates nothing
+#: cache of Cython's results: a second checkout of the same sources translates nothing
 TRANSLATED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashfs", "cython")
-#: ccache takes what lies below this folder for the same, wherever the folder is
+#: ccache makes paths below this folder relative, so that checkouts share results
 CCACHE = {"CCACHE_BASEDIR": str(Path.cwd()), "CCACHE_NOHASHDIR": "1"}
 #: a newer libfuse than the system's, if `make setup URING=1` has built it
 LIBFUSE = Path(os.environ.get("FLASHFS_LIBFUSE", ".libfuse")).absolute()
 
-#: begins a line at the top of a module that there is only where the library is that it names
+#: prefix of the first line of a module that is built only if the named library is installed
 OPTIONAL = "# pkg-config, or left out: "
 
 
 def pkg_config(what: str, library: str) -> list[str]:
-    """The words that the compiler or the linker is to be given; the build ends here if there is no such library."""
+    """pkg-config's words for the compiler or linker; CalledProcessError, which ends the build, without the library."""
     path = os.pathsep.join([str(LIBFUSE / "lib/pkgconfig"), *filter(None, [os.environ.get("PKG_CONFIG_PATH")])])
     return subprocess.run(
         ["pkg-config", what, library], check=True, stdout=subprocess.PIPE, text=True,
@@ -69,35 +69,35 @@ def pkg_config(what: str, library: str) -> list[str]:
 
 
 def said(source: Path) -> Iterator[str]:
-    """The comments at a module's top."""
+    """The comment lines at a module's top."""
     return takewhile(lambda line: line.startswith("#"), source.read_text().splitlines())
 
 
 def needs(source: Path) -> str | None:
-    """The library that a module says it needs, in a line ``# pkg-config: NAME`` at its top."""
+    """The library that a module names in a line ``# pkg-config: NAME`` at its top, or None."""
     names = [line.removeprefix("# pkg-config: ").strip() for line in said(source) if line.startswith("# pkg-config: ")]
     return names[0] if names else None
 
 
 def optimisation(source: Path) -> str:
-    """A module that says ``# cold`` at its top is compiled in half the time: nothing waits for what it does. ``-O3``
-    takes a fifth longer than ``-O2``, and requests and power cuts take the same time with either."""
+    """A module with ``# cold`` at its top is not time-critical: ``-O1`` compiles it in half the time. ``-O3`` takes a
+    fifth longer than ``-O2``, and requests and power cuts run as fast with either."""
     return "-O1" if SANITIZE or "# cold" in said(source) else "-O2"
 
 
 def is_wanted(source: Path) -> bool:
-    """Not where a library is missing that the module is about, which it says in ``# pkg-config, or left out: NAME``."""
+    """False if the library is missing that the module names in ``# pkg-config, or left out: NAME``."""
     first = source.read_text().partition("\n")[0]
     library = first.removeprefix(OPTIONAL).strip() if first.startswith(OPTIONAL) else None
-    if library is None or which("pkg-config") is None:  # without it the build ends later, with a word
+    if library is None or which("pkg-config") is None:  # without pkg-config the module is left out
         return library is None
     return subprocess.run(["pkg-config", "--exists", library]).returncode == 0
 
 
 def extension(source: Path) -> Extension:
-    """A module is named by its place. What else it needs stands at its top: ``# distutils:`` for its language or for C
-    beside it, ``# pkg-config:`` for a library of the system, which is asked for when the module is built, ``# cold``
-    for little optimisation."""
+    """A module is named by its path. The comments at its top say what else it needs: ``# distutils:`` for its language
+    or more C sources, ``# pkg-config:`` for a library of the system, which is looked up when the module is built,
+    ``# cold`` for little optimisation."""
     return Extension(
         ".".join(source.with_suffix("").parts),
         [str(source)],
@@ -110,7 +110,7 @@ def extension(source: Path) -> Extension:
 
 
 def shared() -> list[Extension]:
-    """The module that Cython makes for the others: it has no source of its own."""
+    """The module of shared code that Cython makes for the others; it has no .pyx."""
     if BARE or ONLY:
         return []
     source = SHARED.replace(".", "/") + ".c"
@@ -118,7 +118,7 @@ def shared() -> list[Extension]:
 
 
 def kept() -> str | None:
-    """The folder of Cython's results; None where nothing can be kept."""
+    """The folder of Cython's results; None if it cannot be written."""
     try:
         TRANSLATED.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -127,7 +127,7 @@ def kept() -> str | None:
 
 
 def sources() -> list[Path]:
-    """Every .pyx in the two packages, or those that were asked for."""
+    """Every .pyx in the two packages, or those in FLASHFS_ONLY."""
     if BARE:
         return []
     found = [source for package in ("nandimg", "flashfs") for source in sorted(Path(package).rglob("*.pyx"))]
@@ -135,12 +135,12 @@ def sources() -> list[Path]:
 
 
 class Build(build_ext):
-    """Each module is translated and compiled in turn, with one line that says so; nothing is printed, or done, for
-    those that are up to date. While one thread compiles another translates. Cython is asked only when something is
-    built: a source archive is made without."""
+    """Translates and compiles each module in turn, and prints a line for it; modules that are up to date are skipped.
+    While one thread compiles, another translates. Cython runs only when something is built: a source archive is made
+    without it."""
 
     def run(self) -> None:
-        self.translating = Lock()  # Cython is not made for several threads
+        self.translating = Lock()  # Cython is not thread-safe
         self.begun = 0
         self.stale: list[Extension] = []
         super().run()
@@ -176,14 +176,14 @@ class Build(build_ext):
         super().build_extension(ext)
 
     def translate(self, ext: Extension) -> None:
-        """C or C++ for its source, and what the source's first lines ask for."""
+        """Make C or C++ of its source, and apply the comments at the source's top."""
         source = Path(ext.sources[0])
         library = None if ext.name == SHARED else needs(source)
         try:
             made = self.translated(ext, kept())
             if not Path(made.sources[0]).exists():
                 made = self.translated(ext, None)
-        except CompileError:  # Cython has said what and where; a traceback of setuptools after it says nothing more
+        except CompileError:  # Cython has printed the error and its place; a traceback of setuptools adds nothing
             raise SystemExit(f"{source}: Cython does not take it; its lines above name the place") from None
         ext.sources, ext.language, ext.include_dirs = made.sources, made.language, made.include_dirs
         if library:
@@ -191,8 +191,8 @@ class Build(build_ext):
             ext.extra_link_args += [*pkg_config("--libs", library), "-Wl,--exclude-libs,ALL"]
 
     def translated(self, ext: Extension, cache: str | None) -> Extension:
-        """What Cython keeps of a translation that failed is nothing, and it takes that for one that succeeded: so what
-        was translated before is removed, and the caller looks whether there is anything."""
+        """Cython's cache takes a failed translation, of which it keeps no output, for a success. So the old output is
+        removed first, and the caller checks that there is a new one."""
         if ext.name != SHARED:
             for suffix in (".c", ".cpp"):
                 Path(ext.sources[0]).with_suffix(suffix).unlink(missing_ok=True)
@@ -204,8 +204,8 @@ class Build(build_ext):
 
 
 def data_files() -> list[tuple[str, list[str]]]:
-    """What a wheel puts under the prefix, beside the packages: (folder, files). The recordings of examples/traces are
-    several times as large as everything else, and stay in the source archive."""
+    """[(folder, files)] that a wheel installs under the prefix besides the packages. The recordings of examples/traces
+    are several times as large as everything else, and are in the source archive only."""
     return [
         (folder, [str(path) for path in sorted(Path(source).glob(pattern))])
         for folder, source, pattern in (

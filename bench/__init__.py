@@ -1,1 +1,1 @@
-"""What is measured once and kept, beside what `flashfs replay` and `flashfs sweep` measure: `python bench`."""
+"""Measurements that are run once and kept, in addition to `flashfs replay` and `flashfs sweep`: `python bench`."""

@@ -1,6 +1,6 @@
 """Runs one of the measurements of this folder:
 
-    python bench                     # which there are
+    python bench                     # lists them
     python bench NAME [--help | ...]
 
 Raw results go to bench/results, with the machine and the commit.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[0] = str(HERE.parent)  # not this folder, whose files have names of their own
-sys.path.append(sys.path.pop(0))  # behind PYTHONPATH: another tree is measured by the same scripts
+sys.path.append(sys.path.pop(0))  # after PYTHONPATH, so that these scripts can measure another tree
 
 
 def measurements() -> dict[str, str]:

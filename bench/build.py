@@ -1,7 +1,7 @@
 """What compiling everything costs: seconds of processor time, of Cython and the compiler, for all modules and for each.
 
 Each commit is checked out into a folder of its own and built there from nothing by `setup.py build_ext`, first one
-module at a time, then with --parallel; with the Python, the Cython and the compiler that run this. What compares is the
+module at a time, then with --parallel; with the Python, the Cython and the compiler that run this. Compare the
 seconds a module: a later commit has more modules.
 
     build.py [--commits COMMIT,COMMIT] [--parallel N] [--no-save]
@@ -23,7 +23,7 @@ from typing import Any
 from bench import common
 
 PROJECT = common.HERE.parent
-BEFORE = "1c5f16d^"  # the last commit whose modules had all of Cython's memoryviews each
+BEFORE = "1c5f16d^"  # the last commit in which each module had its own copy of Cython's memoryviews
 Row = dict[str, Any]
 
 
@@ -39,7 +39,7 @@ def checkout(commit: str) -> Iterator[Path]:
 
 
 def build(tree: Path, parallel: int) -> tuple[float, float]:
-    """Seconds that pass, and seconds of the processors."""
+    """(elapsed seconds, processor seconds)."""
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--force", "--parallel", str(parallel)]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(command, cwd=tree, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

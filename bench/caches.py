@@ -5,9 +5,9 @@ programs a page written, by the bytes of the cache.
                                  [--fill order|random] [--out FILE]
 
 Each source runs on a device of its own size (workloads: 1 GiB) with one die, on the `meta` backend, without a write
-buffer, so that a look-up is a page of the host. The device is written first, in order or, `--fill random`, a page here
-and a page there; that is not counted. A size of 1/N are the bytes with which DFTL caches an N-th of the entries that
-the source touches.
+buffer, so that a look-up is a page of the host. The device is filled first, in order or at random (`--fill random`);
+the fill is not counted. A size of 1/N is the bytes with which DFTL caches an N-th of the entries that the source
+touches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the benchmarks share: where raw results go, and what must be known about the machine to read them."""
+"""Shared by the benchmarks: where raw results go, and the facts about the machine that they are saved with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESULTS = HERE / "results"
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, kernel, Python and the commit: a ratio travels, a rate does not."""
+    """Processor, cores, kernel, Python and the commit. Ratios compare between machines, rates do not."""
     model = "unknown"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -33,7 +33,7 @@ def machine() -> dict[str, Any]:
 
 
 def of_tests(folder: str, name: str) -> Any:
-    """A module of the tests' folder: what a figure is held against there is held against here."""
+    """A module of tests/``folder``, so that a figure is checked against the same model here as there."""
     sys.path.append(str(HERE.parent / "tests" / folder))
     return import_module(name)
 

@@ -1,5 +1,5 @@
 """Power cuts under the example programs of docs/crash-workload.md: a spool that forgets an fsync, one that does not,
-and SQLite. Each is cut 20 times at random flash operations; what is kept says how many of its states the checker
+and SQLite. Each is cut 20 times at random flash operations; the result is how many of the states the checker
 refused.
 
     crash_workload.py [--cuts N] [--seed S] [--out FILE]
@@ -36,7 +36,7 @@ def main() -> int:
     given = parser.parse_args()
     rows = []
     for name, words in RUNS.items():
-        with tempfile.TemporaryDirectory() as where:  # a recording that is kept for failures goes with it
+        with tempfile.TemporaryDirectory() as where:  # also removes a recording kept because of failures
             done = subprocess.run(
                 [Path(sys.executable).parent / "flashfs", "crash", "workload", *words,
                  "--cuts", str(given.cuts), "--seed", str(given.seed), "--recording", str(Path(where) / "rec"),

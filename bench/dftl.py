@@ -42,7 +42,7 @@ def source_of(text: str) -> tuple[Source, int]:
 
 def requests(text: str, most: int) -> tuple[list[tuple[int, int, bool]], int]:
     """[(first LPA, pages, is it a write)] up to ``most`` pages, and the device's bytes. Trims and flushes are left out:
-    the model knows none."""
+    the model has none."""
     source, size = source_of(text)
     out: list[tuple[int, int, bool]] = []
     pages = 0

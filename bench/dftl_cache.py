@@ -8,8 +8,8 @@ cache      hit ratio, translation reads a page of the host and translation progr
 batch      entries that go back with one translation program, under uniform writes into a plain LRU
 recovery   spare reads, page reads and virtual seconds of a recovery with and without the battery, by size
 
-Devices are of the `meta` backend without a write buffer, so a look-up is a page of the host. Each is written in order,
-then by the workload until the cache has seen it, then measured.
+Devices use the `meta` backend without a write buffer, so a look-up is a page of the host. Each is written in order,
+then by the workload until the cache is warm, then measured.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Lpas = NDArray[np.uint32]
 
 
 def device_of(lpas: int, slots: int, protected: int, op: float = 0.15) -> Device:
-    """Written once, in order."""
+    """A device that was written once, in order."""
     geometry = Geometry.sized(lpas * PAGE, op=op, channels=8, dies=8, oob_bytes=64)
     options = {"buffer": 0, "cmt_bytes": slots * ENTRY_BYTES, "protected": protected, "wear_spread": 1 << 20}
     device = Device.memory(geometry, "dftl", options, backend="meta")
@@ -48,7 +48,7 @@ def device_of(lpas: int, slots: int, protected: int, op: float = 0.15) -> Device
 
 
 def ask(device: Device, ops: NDArray[np.uint8], lpas: Lpas) -> None:
-    """Single pages, neighbours of one kind in one request."""
+    """Play single-page operations; consecutive ones of one kind go in one request."""
     ends = np.append(np.flatnonzero(np.diff(ops)) + 1, len(ops)).tolist()
     first = 0
     for end in ends:
@@ -63,7 +63,7 @@ def asked(text: str, lpas: int) -> tuple[NDArray[np.uint8], Lpas]:
 
 
 def figures(device: Device, before: dict[str, Any], writes: int) -> dict[str, Any]:
-    """What came since ``before``."""
+    """Ratios of the counts since ``before``."""
     after: dict[str, Any] = device.ssd.mapping.figures()
     grown = {name: after[name] - before[name] for name, value in before.items() if isinstance(value, int)}
     return {
@@ -75,7 +75,7 @@ def figures(device: Device, before: dict[str, Any], writes: int) -> dict[str, An
 
 
 def point(text: str, lpas: int, slots: int, protected: int, ops: int) -> dict[str, Any]:
-    """A workload of single pages: half of it warms the cache, and one request for each LPA at least."""
+    """A workload of single pages. The first half, and at least 4 requests for each slot, warms the cache."""
     device = device_of(lpas, slots, protected)
     kinds, places = asked(f"{text},ops={ops + max(ops, 4 * slots)}", lpas)
     ask(device, kinds[:-ops], places[:-ops])
@@ -113,9 +113,10 @@ def cache(lpas: int, ops: int, shares: tuple[int, ...] = SHARES) -> list[dict[st
 
 
 def batch(lpas: int, ops: int, shares: tuple[int, ...] = SHARES) -> list[dict[str, Any]]:
-    """Uniform writes into a plain LRU. An entry that leaves dirty says that its page was not written since it came: all
-    entries of that page in the cache are younger, and dirty. So D is all that are cached, not the mean number of dirty
-    ones. The chip has room for all of the writes: cleaning would write pages back before their entries leave."""
+    """Uniform writes into a plain LRU. When an entry is evicted dirty, its translation page was not written since it
+    was cached, so all cached entries of that page are younger, and dirty. So D is the number of cached entries, not
+    the mean number of dirty ones. The chip has room for all writes: cleaning would write pages back before eviction
+    does."""
     rows = []
     for share in shares:
         slots = lpas // share
@@ -125,7 +126,7 @@ def batch(lpas: int, ops: int, shares: tuple[int, ...] = SHARES) -> list[dict[st
         device = device_of(lpas, slots, 0, 1.5 * total / lpas + 0.5)
         places = asked(f"uniform:write=1,ops={total}", lpas)[1]
         dirty = []
-        for i in range(total):  # one by one: what is prepared together is not dirty yet when others leave for it
+        for i in range(total):  # one by one: LPAs prepared together are not dirty yet when they evict others
             if i == total - ops:
                 before = dict(device.ssd.mapping.figures())
             device.ssd.write_pages(places[i : i + 1])

@@ -2,7 +2,7 @@
 
 Backend ``meta``, scheme ``pagemap``, uniform random overwrites in batches, with rules, counters and virtual time on.
 Both are filled and overwritten until the WAF is stable, then take turns at fresh batches; the ratio is the median over
-the turns, because the machine is noisy. Also the WAF on the workload for which greedy cleaning's is known.
+the turns, because the machine is noisy. Also the WAF on a workload for which the WAF of greedy cleaning is known.
 
     engine.py [--quick] [--turns N] [--no-save]
 """
@@ -42,8 +42,8 @@ OPTIONS: dict[str, dict[str, Any]] = {"default": {}, "buffer=0": {"buffer": 0}}
 
 
 class InC:
-    """A page map in C, compiled for this machine and called with the arrays that the engine gets. ``name`` is what its
-    functions begin with."""
+    """A page map in C, compiled for this machine and called with the arrays that the engine gets. ``name`` is the
+    prefix of its functions."""
 
     name = ""
 
@@ -96,7 +96,7 @@ class Rules(InC):
 
 
 class Engine:
-    """The device, by its batch interface."""
+    """The device, through its batch interface."""
 
     def __init__(self, geometry: Geometry, options: dict[str, Any]) -> None:
         self._device = Device.memory(geometry, "pagemap", options, backend="meta")
@@ -112,7 +112,7 @@ class Engine:
 
 
 def build(folder: Path, name: str = "pagemap") -> Path:
-    """bench/``name``.c, as a library."""
+    """Compile bench/``name``.c to a shared library."""
     library = folder / f"{name}.so"
     source = common.HERE / f"{name}.c"
     subprocess.run(["cc", "-O3", "-march=native", "-shared", "-fPIC", "-o", library, source], check=True)
@@ -120,7 +120,8 @@ def build(folder: Path, name: str = "pagemap") -> Path:
 
 
 def turn(side: Bare | Engine, batches: list[np.ndarray]) -> dict[str, float]:
-    """Seconds are this thread's on the processor: both sides run in one thread, and others share the machine."""
+    """One side's rate and WAF. Time is processor time of this thread: both sides run in one thread, and other programs
+    share the machine."""
     before, start = side.programs(), time.thread_time()
     for lpas in batches:
         side.write(lpas)
@@ -163,7 +164,7 @@ def rates(library: Path, name: str, options: dict[str, Any], turns: int, overwri
 
 
 def oracle(side: Bare | Engine, seed: int = 3) -> dict[str, float]:
-    """WAF from empty, by part of 4 M uniform overwrites."""
+    """WAF of parts of 4 M uniform overwrites of an empty device."""
     rng = np.random.default_rng(seed)
     programs = [side.programs()]
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""What Logarithmic Gecko costs beside a bitmap in flash: reads and programs for validity a page written, at steady
+"""What Logarithmic Gecko costs against a bitmap in flash: reads and programs for validity a page written, at steady
 state under uniform random updates of one page (GeckoFTL, SIGMOD 2016, section 5).
 
     python bench gecko [--blocks 8192] [--pages-per-block 128] [--ratio 0.7] [--writes 1000000] [T ...]
@@ -35,7 +35,7 @@ def bitmap(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 
 def register() -> None:
-    """The page map over a bitmap in flash, by a name, for this process."""
+    """Register the page map over a bitmap in flash as a scheme of this process."""
     SCHEMES["flash-bitmap"] = replace(
         SCHEMES["pagemap"], name="flash-bitmap", build=bitmap,
         sections=lambda geometry, options, dram: {"map": 4 * geometry.lpas, **FlashBitmap.section_bytes(geometry, 1)},

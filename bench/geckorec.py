@@ -1,8 +1,8 @@
-"""What the recoveries of GeckoFTL, LazyFTL and IB-FTL cost, step by step, beside the formulas of GeckoFTL's paper
+"""What the recoveries of GeckoFTL, LazyFTL and IB-FTL cost, step by step, against the formulas of GeckoFTL's paper
 (flashfs.formulas.recovery).
 
-Each device is filled, overwritten at random once, and cut off between two requests at a random place; then it is
-mounted again. 4 KiB pages, 128 a block, R = 0.7, a cache of an entry for 64 pages of flash.
+Each device is filled, overwritten at random once, and loses power between two requests at a random point; then it
+is mounted again. 4 KiB pages, 128 a block, R = 0.7, one cache entry for 64 pages of flash.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SAME = {
 
 
 def measure(ftl: str, blocks: int, seed: int) -> list[dict[str, object]]:
-    """The rows of one device: a step by its formula, and what it took."""
+    """The rows of one device: the formula of each step, and its measured operations."""
     geometry = Geometry(blocks=blocks, pages_per_block=128, page_bytes=4096, oob_bytes=64, lpas=int(0.7 * blocks * 128))
     cached = blocks * 128 // 64
     rnd = random.Random(seed)

@@ -1,10 +1,10 @@
-"""LeaFTL on a device: what a flush costs by what it does with a half-filled block, how the page that dies is found, and
-mispredictions, segments, levels and write amplification beside the page map's.
+"""LeaFTL on a device: the cost of a flush by what it does with a half-filled block, how the dying page is found, and
+mispredictions, segments, levels and write amplification against the page map's.
 
 A device is filled in order, then overwritten by requests of one kind until as many pages as it has were written again
-(unmeasured), then half as many once more. The page map is there on LeaFTL's ground (its write buffer, and blocks for
-stripes), and alone, with its own defaults. Requests: `single` pages; `runs` of 1 to 256 pages; `holes`, such runs with
-each page kept at a chance of 0.7. Counts but for the last column, which is wall time with the rules and counters on.
+(unmeasured), then half as many once more. The page map runs with LeaFTL's settings (its write buffer, and blocks
+instead of stripes), and with its own defaults. Requests: `single` pages; `runs` of 1 to 256 pages; `holes`, such runs
+with each page kept at a chance of 0.7. All are counts but the last column: wall time, with rules and counters on.
 
     leaftl.py [--gib N] [--quick] [--no-save]
 """

@@ -1,10 +1,10 @@
-"""LeaFTL's compaction: bytes, levels and look-ups if groups are never compacted, and if they are by their own state.
+"""LeaFTL's compaction: bytes, levels and look-ups if groups are never compacted, and if a group's own state starts it.
 
 Workloads and, if FLASHFS_TRACES names their folder, traces are played on a device that just holds them (a workload with
 10 % over-provisioning) until PAGES pages have been written. Bytes are those at the end, levels those of SAMPLES moments
-in the last half; the look-ups are pages drawn from all that were written, so as often as they were written. Then the
-table is compacted by hand: what it needs then, and the CPU time, for each mapped LPA, that this took. There are fewer
-pages than compact_every, so the clock has no part in it.
+in the last half; the look-ups are drawn from all written pages, weighted by how often each was written. Then the whole
+table is compacted: its bytes afterwards, and the CPU time of that for each mapped LPA. Fewer than compact_every pages
+are written, so no compaction starts by count.
 
     leaftl_compaction.py [--only TEXT] [--gammas 0,4,16] [--grown N,N] [--no-save]
 """
@@ -31,7 +31,7 @@ from flashfs.replay.traces import Options
 from nandimg import Geometry
 
 PAGE = 4096
-PAGES = 200_000  # pages that are written
+PAGES = 200_000  # pages to write
 SAMPLES = 8
 LOOK_UPS = 100_000
 LPAS = 32_768  # of a workload's device
@@ -56,7 +56,7 @@ def generated(kind: str) -> Iterator[Pages]:
 
 
 def of_trace(path: Path) -> Iterator[Pages]:
-    """A trace's writes and trims, for ever."""
+    """A trace's writes and trims, repeated for ever."""
     while True:
         for batch in open_source(str(path), 1 << 60, options=Options(fit="pack")).batches():
             first, end = batch.offset // PAGE, (batch.offset + batch.length - 1) // PAGE + 1
@@ -154,7 +154,7 @@ def main() -> int:
             continue
         lpas, written = end_of(path) if path else (LPAS, PAGES)
         if written < 10_000 or lpas < LPAS // 4:
-            continue  # it hardly writes, or all of it stays in the buffer
+            continue  # it hardly writes, or fits in the buffer
         for gamma in map(int, given.gammas.split(",")):
             for grown in given.grown.split(","):
                 options = {"gamma": gamma, "compact_grown": int(grown)}

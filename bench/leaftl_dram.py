@@ -25,7 +25,7 @@ DEVICE = Geometry.sized(
 )  # fmt: skip
 PAGES = (0, 1_600_000, 1_000_000, 400_000)  # bytes of groups in memory, of a table of two million
 RUNS = (0, 20_000, 8_000)
-WORKLOADS = {  # and how they are told in the table; of the last the device is filled with the like, too
+WORKLOADS = {  # name in the table: (workload, precondition, values of table_bytes)
     "single pages, uniform": ("uniform:ops={n},write=0.5,qd=16", "steady", PAGES),
     "single pages, zipf": ("zipf:ops={n},write=0.5,qd=16", "steady", PAGES),
     "256 KiB": ("uniform:ops={few},write=0.5,qd=16,size=256K", "fill", RUNS),

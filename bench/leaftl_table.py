@@ -1,7 +1,7 @@
 """LeaFTL's table by itself: segments and bytes against an exhaustive search, learning, look-ups, memory.
 
-Counts are the same anywhere; times are of one core, the best of several rounds, beside a look-up in a plain array of
-4-byte entries in the same run.
+Counts are the same anywhere; times are of one core, the best of several rounds, next to a look-up in a plain array
+of 4-byte entries in the same run.
 
     leaftl_table.py [--quick] [--no-save]
 """
@@ -45,7 +45,7 @@ def sequential(n: int) -> Run:
 
 
 def seconds(call: Callable[[], Any], rounds: int) -> float:
-    """Of processor time, in the best round."""
+    """Processor time of the best round."""
     best = 1e9
     for _ in range(rounds):
         begin = time.process_time()
@@ -87,8 +87,8 @@ def learning(rounds: int) -> dict[str, Any]:
 
 
 def filled(pages: int, gamma: int, kind: str, seed: int = 1) -> SegmentTable:
-    """A table of a device that was written in buffers: from end to end; or that, and then a twentieth of it overwritten
-    by runs of 1 to 512 pages, half of them with holes; or by random pages only, to half its size."""
+    """A table of a device written in full buffers: ``sequential``, all of it in order; ``mixed``, that, and then a
+    twentieth overwritten by runs of 1 to 512 pages, half of them with holes; ``random``, half as many random pages."""
     table = SegmentTable(pages, gamma, pages_per_block=BLOCK)
     rng = np.random.default_rng(seed)
     ppa = 0

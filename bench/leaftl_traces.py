@@ -2,8 +2,8 @@
 
 Each trace of the folder that FLASHFS_TRACES names is packed (a MiB at a time, so that gaps inside stay) onto a device
 that just holds it, and looped until three times the device, or MOST pages, have been written. Bytes as the paper counts
-them: segments and CRB. Beside it, pagemap on equal ground: LeaFTL's write buffer, and blocks for stripes. Traces that
-write next to nothing are left out.
+them: segments and CRB. For comparison, pagemap with equal settings: LeaFTL's write buffer, and blocks instead of
+stripes. Traces that write next to nothing are left out.
 
     leaftl_traces.py [--only TEXT] [--no-save]
 """
@@ -38,7 +38,7 @@ DEPTH = 16
 
 @dataclass
 class Work:
-    """A trace, and what must be known of it before it is played."""
+    """A trace, and the figures of it that playing needs."""
 
     path: Path
     end: int = 0  #: bytes of the device that it needs when packed

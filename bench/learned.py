@@ -1,12 +1,12 @@
-"""What training models and sorting a group takes, beside the flash operations of putting the group in order.
+"""What training models and sorting a group takes, against the flash operations of putting the group in order.
 
     python bench learned [--valid 10 25 50 75 100] [--pages-per-block 512] [--rounds 9] [--out FILE]
 
 A group is 64 directory entries of 512 LPAs, on superblocks of 64 dies (pages of 4 KiB; 40 us a read, 200 us a program).
-Of each group so many per cent of its LPAs are written; then half as many pages at random, and a group is put in order,
-again and again. Wall time of training covers all models of a group; that of sorting both sorts, of where its pages are
-and of their LPAs. Wall time is this machine's and differs from run to run, so the least of some rounds counts, of each
-by itself; a ratio to flash is of virtual time, with all dies at work.
+--valid per cent of the LPAs are written; then, repeatedly, half as many pages at random, and one group is put in
+order. Training time covers all models of a group; sorting time covers both sorts, by physical place and by LPA. Both
+are wall time, which differs from run to run, so each is the least of its --rounds; they are compared with the virtual
+time of the flash operations with all dies at work.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def measure(valid: int, pages_per_block: int) -> dict[str, Any]:
     sorted_us = (mapping.sort_ns + device.ssd.mover.sort_ns - before[1]) / 1000
     pages = found["group_moves"] / found["groups_ordered"]
     flash = pages * (READ_NS + PROGRAM_NS) / DIES / 1000
-    sorts = found["groups_ordered"] + device.ssd.cleaning.cleaned_n  # superblocks that are cleaned are sorted too
+    sorts = found["groups_ordered"] + device.ssd.cleaning.cleaned_n  # cleaned superblocks are sorted too
     models = found["models_trained"]
     return {
         "valid": valid,
@@ -70,7 +70,7 @@ def measure(valid: int, pages_per_block: int) -> dict[str, Any]:
 
 
 def least(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """The same share of LPAs several times: the least times."""
+    """One row of several rounds with the same share of LPAs: the least times."""
     row = dict(rounds[0])
     for name in ("train_us_a_model", "train_us_a_group", "sort_us_a_group"):
         row[name] = min(one[name] for one in rounds)

@@ -2,15 +2,15 @@
 
     maps.py [--traces DIR] [--only TEXT] [--ftl NAMES] [--shares 128 32 ...] [--pages N] [--no-save] [--only-page]
 
-With --only, what is kept of other sources stays.
+With --only, the saved results of other sources stay.
 
-DRAM is what the page map takes beside its table, and a share of 8 bytes for each page of the device, from 1/128 to all
-of it: whatever else a scheme keeps comes out of that, and a size that it does not start with has no figures but what it
-needs. The device was written before, in order, or *scattered*: in order, and then as many pages at random. Then about
---pages pages are played (of a trace the first so many, or it is looped; our recordings whole), eight requests at a
-time.
+DRAM is what the page map takes apart from its table, plus a share of 8 bytes for each page of the device, from 1/128 to
+all of it. Everything else that a scheme keeps comes out of that; at a size that is too small to start, the row only
+has the bytes it needs. The device is written first, in order, or *scattered*: in order, and then as many pages at
+random. Then about --pages pages are played, eight requests at a time: a trace is cut or looped to that; the recordings
+in examples/traces are played whole.
 
-What the whole map takes is measured apart, on a blank device, with all the DRAM that it wants.
+The size of the whole map is measured separately, on a blank device, without a bound on DRAM.
 
 Counts and virtual time, so the same anywhere. Written into docs/maps.md, and raw into bench/results/maps.json.
 """
@@ -41,23 +41,23 @@ from nandimg import Geometry
 PAGE = 4096
 FTLS = ("dftl", "sftl", "tpftl", "leaftl", "learnedftl", "pagemap")
 SHARES = (128, 64, 32, 16, 8, 4, 2, 1)
-SCATTERED = (32, 8, 2)  #: all that there is of a scattered device
-SHOWN = (8, 2)  #: by the page, source by source
-TABLE_BYTES = 8  #: an entry of the table that the shares are of
+SCATTERED = (32, 8, 2)  #: the shares that a scattered device is played with
+SHOWN = (8, 2)  #: in the tables of the page that have a row for each source
+TABLE_BYTES = 8  #: an entry of the table of which the shares are taken
 PPA_BYTES = 4  #: one of the page map's
-CACHES = ("dftl", "sftl", "tpftl", "learnedftl")  #: have an option for how large theirs is
-GRAIN = 64 << 10  #: to which traces are packed
+CACHES = ("dftl", "sftl", "tpftl", "learnedftl")  #: have an option for the cache's size
+GRAIN = 64 << 10  #: granularity at which traces are packed
 ROUND, LEAST = 256 << 20, 1 << 30  #: of devices
 DIES, OP, DEPTH, BUFFER = 4, 0.15, 8, 256
 MOST = 150_000
-BIG = 1 << 30  #: bytes of a cache that nothing ever leaves
+BIG = 1 << 30  #: bytes of a cache without evictions
 STATES = ("in order", "scattered")
 PAGED = tuple(ftl for ftl in FTLS if ftl != "pagemap")
-#: levelling off, and no battery: the others have none; translation pages on all dies, as data is
+#: wear levelling off; no battery, as only dftl has one; translation pages on all dies, like data
 OPTIONS = {
     "buffer": BUFFER, "wear_spread": 1_000_000, "dftl.battery": 0, **{f"{ftl}.map_dies": 0 for ftl in PAGED},
 }  # fmt: skip
-#: the shared traces, as their files begin; one that is not there is named and left out
+#: beginnings of the names of the shared traces' files; a missing one is reported and left out
 TRACES = (
     "cloudphysics_113k", "desktop_32k", "fio_iolog_8G", "fiu_mail_10k_md5", "iozone_100k", "mobile_installing",
     "ms_dtrs", "msr_hm_1_writes_33k", "msr_rsrch_1", "sqlite_rbj_put_ext4_discard", "tpcc_small",
@@ -129,7 +129,7 @@ def shape(size: int) -> Geometry:
 
 
 def beside(work: Work) -> int:
-    """Bytes that the page map takes beside its table: what every scheme has."""
+    """Bytes that the page map takes apart from its table: every scheme has these."""
     (setup,) = named(replace(_probe(work.setup), dram=1, options=_options(["pagemap"])), "pagemap")
     return int(needed(setup)) - PPA_BYTES * setup.geometry.lpas
 
@@ -139,7 +139,7 @@ def _probe(setup: Setup) -> Setup:
 
 
 def needed(setup: Setup) -> str:
-    """What it asks for if its DRAM does not do; empty if it does."""
+    """The bytes it needs if its DRAM is too small (or another error's text); empty if it starts."""
     try:
         run(_probe(setup))
     except FlashfsError as error:
@@ -149,8 +149,7 @@ def needed(setup: Setup) -> str:
 
 
 def fitted(setup: Setup) -> tuple[Setup, str]:
-    """(the setup, why it does not start). A cache takes all that DRAM leaves, or, where that is less than it has by
-    itself, what fits."""
+    """(the setup, why it does not start). If its cache does not fit, ``cmt_bytes`` is lowered to what DRAM leaves."""
     assert setup.dram is not None
     why, room = needed(setup), TABLE_BYTES * setup.geometry.lpas
     while why.isdecimal() and setup.ftl in CACHES:
@@ -196,8 +195,8 @@ def figures(made: Row) -> Row:
 
 
 def hits(ftl: str, scheme: Row) -> Row:
-    """Look-ups of the host that read nothing: of the cache, and by a model. leaftl counts none: it reads groups of
-    segments, one for all pages of it that are written or moved together."""
+    """The shares of the host's look-ups that read nothing: by the cache, and by a model. leaftl counts none: it reads
+    groups of segments, once for all pages of a group that are written or moved together."""
     asked = scheme.get("lookups", 0)
     if ftl == "pagemap" or not asked:
         return {"hit": 1.0 if ftl == "pagemap" else None, "modelled": None}
@@ -206,7 +205,7 @@ def hits(ftl: str, scheme: Row) -> Row:
 
 
 def latency(made: Row) -> tuple[float, float, float]:
-    """Mean, p99 and p99.9 of reads and writes together, in us; quantiles as fine as the histograms."""
+    """Mean, p99 and p99.9 of reads and writes together, in us; quantiles have the histograms' resolution."""
     counts: dict[int, int] = {}
     for op in ("read", "write"):
         found = made["histograms"][op]
@@ -228,9 +227,9 @@ def _quantile(counts: dict[int, int], wanted: float) -> float:
 
 
 def whole(work: Work) -> Row:
-    """What each scheme's map of a blank device takes when the source was played, in the scheme's own form: entries of 8
-    bytes; sftl's condensed pages; leaftl's segments and CRB; learnedftl's models and filters, which stand beside
-    entries in flash and know some."""
+    """Bytes of each scheme's map after the source was played on a blank device, in the scheme's own form: entries of 8
+    bytes; sftl's condensed pages; leaftl's segments and CRB; learnedftl's models and filters, which exist in addition
+    to entries in flash and answer for some of them."""
     ftls = ["dftl", "sftl", "leaftl", "learnedftl"]
     setup = replace(work.setup, options={**_options(ftls), "cmt_bytes": BIG})
     found = {one.ftl: run(one) for one in named(setup, ",".join(ftls))}
@@ -280,7 +279,7 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def compared(maps: list[Row]) -> list[Row]:
-    """Those that write enough to have a map: a tenth of what they touch."""
+    """Sources that map at least a tenth of the pages they touch."""
     return [row for row in maps if 10 * row["mapped"] >= row["footprint"]]
 
 
@@ -296,7 +295,7 @@ def _whole(maps: list[Row]) -> list[str]:
 
 
 def wide(row: Row) -> int:
-    """sftl's map if a head took the 8 bytes of an entry instead of the 4 of a PPA."""
+    """Bytes of sftl's map if a head took the 8 bytes of an entry instead of the 4 of a PPA."""
     return int(row["sftl"]) + 4 * int(row["sftl_runs"])
 
 
@@ -310,14 +309,14 @@ def geometric(values: Iterable[float]) -> float | None:
 
 
 def pairs(rows: list[Row], share: int, state: str, one: str, two: str) -> list[tuple[Row, Row]]:
-    """The rows of both schemes, of each source at which both have figures."""
+    """(row of ``one``, row of ``two``) for each source at which both have figures."""
     mine = {(row["ftl"], row["source"]): row for row in rows
             if (row["share"], row["state"]) == (share, state) and "needs" not in row}  # fmt: skip
     return [(mine[one, source], row) for (ftl, source), row in mine.items() if ftl == two and (one, source) in mine]
 
 
 def _means(rows: list[Row]) -> list[str]:
-    """Of each scheme beside sftl: how many times its mean latency and its p99.9 leave of sftl's."""
+    """For each other scheme: sftl's mean latency and p99.9 over its own, as geometric means over the sources."""
     names, out = [name for name in FTLS if name != "sftl"], []
     for state in STATES:
         for share in sorted({row["share"] for row in rows if row["state"] == state}, reverse=True):
@@ -364,7 +363,7 @@ def _holds(maps: list[Row], rows: list[Row]) -> list[str]:
 
 
 def _started(rows: list[Row], ftl: str) -> list[list[Row]]:
-    """Of each source, the rows that have figures on a device in order."""
+    """For each source, the rows with figures on a device written in order."""
     mine: dict[str, list[Row]] = {}
     for row in rows:
         if row["ftl"] == ftl and row["state"] == STATES[0] and "needs" not in row:
@@ -404,7 +403,7 @@ def written(text: str, found: dict[str, Any]) -> str:
 
 
 def merged(new: dict[str, Any]) -> dict[str, Any]:
-    """What is kept, and of the new ones' sources and schemes what is new."""
+    """The saved results, with those of the (source, scheme) pairs in ``new`` replaced."""
     kept = json.loads((common.RESULTS / "maps.json").read_text())
     made = {(row["source"], row.get("ftl")) for name in ("whole", "rows") for row in new[name]}
     order = [row["source"] for row in kept["whole"]] + [row["source"] for row in new["whole"]]

@@ -1,11 +1,11 @@
-"""fio on a mount, side by side with what else puts one block file behind FUSE: bench/mount_peers.py has them.
+"""fio on a mount, against other programs that serve one block file by FUSE: bench/mount_peers.py has them.
 
 On the block file itself and on a loop device over it (direct I/O, 4 KiB sectors): 4 KiB random reads and writes at
 depth 1 and 16, 1 MiB sequential reads and writes, 4 KiB writes with an fsync each. Everything lies in memory
 (/dev/shm), half of each disk is used, and that is written three times before: more than the chip holds, so that all
 blocks were in use and no write is the first to a page of the image. All are mounted at once and take turns, test by
-test, in another order each round; a ratio is the median over the rounds of the ratio within a round. What a request
-costs a server in processor time is the figure to trust when others share the machine. Needs root and fio.
+test, in another order each round; a ratio is the median over the rounds of the ratio within a round. If other programs
+share the machine, compare the server's processor time per request. Needs root and fio.
 
     mount.py [--rounds N] [--seconds S] [--only NAME]... [--no-save]
 """
@@ -49,7 +49,7 @@ def looped(disk: Path) -> Iterator[Path]:
     options = ["--find", "--show", "--sector-size", "4096"]
     try:
         loop = run("losetup", "--direct-io=on", *options, disk).strip()
-    except subprocess.CalledProcessError:  # memory that knows no direct I/O
+    except subprocess.CalledProcessError:  # a file system in memory without direct I/O
         loop = run("losetup", *options, disk).strip()
     try:
         yield Path(loop)
@@ -58,7 +58,7 @@ def looped(disk: Path) -> Iterator[Path]:
 
 
 def processor_s(pids: list[int]) -> float:
-    """Seconds that processes have had of the processors, in user and kernel mode."""
+    """Processor seconds used by ``pids``, in user and kernel mode."""
     ticks = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -67,7 +67,7 @@ def processor_s(pids: list[int]) -> float:
 
 
 def fio(target: Path, pids: list[int], options: tuple[str, ...], seconds: float) -> dict[str, float]:
-    """IOPS, bytes per second, and what a request costs the server in microseconds of processor time."""
+    """IOPS, bytes per second, and microseconds of the server's processor time per request."""
     before = processor_s(pids)
     said = run(
         "fio", "--name=bench", f"--filename={target}", "--direct=1", "--ioengine=libaio", "--time_based",
@@ -134,7 +134,7 @@ def table(rows: list[dict[str, Any]], where: str, names: list[str]) -> Iterator[
 
 
 def verdicts(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """What was promised, line by line: on the loop device, 0.8 of the limit, and ahead of the rivals at 4 KiB."""
+    """The targets, one line each: on the loop device, 0.8 of the limit, and faster than the rivals at 4 KiB."""
     at = {(row["test"], row["name"]): row for row in rows if row["where"] == "loop"}
     for (test, name), row in at.items():
         if not name.endswith(", native") or "fsync" in test or "depth 1," in f"{test},":

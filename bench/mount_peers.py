@@ -1,6 +1,6 @@
 """What mount.py compares: each a context manager that yields (the block file, the pids that serve it).
 
-Everything lies in memory: images and raw files in a directory of /dev/shm. What a machine lacks is left out by name.
+Everything lies in memory: images and raw files in a directory of /dev/shm. Missing programs are reported and left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def run(*command: object) -> str:
 
 @contextlib.contextmanager
 def process(*command: object, ready: str = "") -> Iterator[int]:
-    """A program that serves until it is unmounted; its pid. ``ready``: the line that says it does."""
+    """A program that serves until it is unmounted; its pid. ``ready``: the line that it prints when it serves."""
     with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout is not None
@@ -65,7 +65,7 @@ def unmounting(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def rings(wanted: bool) -> Iterator[None]:
-    """Whether the kernel offers io_uring to whoever mounts meanwhile."""
+    """Switch the kernel's offer of FUSE over io_uring on or off for mounts made in this context."""
     before = RINGS.read_text() if RINGS.exists() else None
     if before is not None:
         RINGS.write_text("Y" if wanted else "N")
@@ -78,7 +78,7 @@ def rings(wanted: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def c_limit(folder: Path, over: str = "read") -> Iterator[Serving]:
-    """bench/ram_fuse.c: memory behind libfuse, and nothing else: the system's, or the one that has io_uring."""
+    """bench/ram_fuse.c: memory served by libfuse alone: the system's libfuse, or the one with io_uring."""
     program = folder.with_suffix(".bin")
     path = {"PKG_CONFIG_PATH": str(LIBFUSE / "lib/pkgconfig")} if over == "io_uring" else {}
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], check=True, capture_output=True, text=True,
@@ -95,7 +95,7 @@ def c_limit(folder: Path, over: str = "read") -> Iterator[Serving]:
 
 @contextlib.contextmanager
 def pyfuse3_ram(folder: Path) -> Iterator[Serving]:
-    """bench/ram_pyfuse3.py: memory behind pyfuse3, as any program under it would be."""
+    """bench/ram_pyfuse3.py: memory served by pyfuse3, as by any program that uses it."""
     folder.mkdir()
     command = [sys.executable, HERE / "ram_pyfuse3.py", folder, SIZE_MIB, "--plain"]
     with process(*command, ready="ready") as pid, unmounting(folder):
@@ -137,7 +137,7 @@ def qemu(folder: Path) -> Iterator[Serving]:
 
 @contextlib.contextmanager
 def nbdfuse(folder: Path) -> Iterator[Serving]:
-    """nbdkit's memory disk behind nbdfuse: two processes and a socket."""
+    """nbdkit's memory disk, mounted by nbdfuse: two processes and a socket."""
     folder.mkdir()
     socket = folder.with_suffix(".sock")
     with process("nbdkit", "-f", "-U", socket, "memory", f"{SIZE_MIB}M") as server:
@@ -178,14 +178,14 @@ def raw_file(folder: Path) -> Path:
     return path
 
 
-#: with `make setup URING=1`, on a kernel that knows it
+#: with `make setup URING=1`, on a kernel that supports it
 RING_PEERS: dict[str, Peer] = {
     "C, RAM, io_uring": (partial(c_limit, over="io_uring"), (), "cc", "gcc"),
     "pagemap, io_uring": (partial(flashfs, over="io_uring"), ("pagemap", "native"), "fusermount3", "fuse3"),
     "slimftl, io_uring": (partial(flashfs, over="io_uring"), ("slimftl", "native"), "fusermount3", "fuse3"),
 } if LIBFUSE.exists() and RINGS.exists() else {}  # fmt: skip
 
-#: name: (what makes it, the program that it needs and the Debian package that has it)
+#: name: (context manager, its arguments, the program that it needs, the Debian packages that have it)
 PEERS: dict[str, Peer] = {
     "C, RAM": (c_limit, (), "cc", "gcc"),
     "pagemap, native": (flashfs, ("pagemap", "native"), "fusermount3", "fuse3"),

@@ -2,7 +2,7 @@
 
 nbdcopy of --size in and out again, then fio's engine nbd: 4 KiB random reads and writes at depth 1 and 16 over what was
 written. The two take turns, test by test, in another order each round; a ratio is the median over the rounds of the
-ratio within a round, and is what to read where others share the machine. nbdcopy in ends with a flush on both. Needs
+ratio within a round; compare it if other programs share the machine. nbdcopy in ends with a flush on both. Needs
 nbdkit, libnbd-bin, qemu-utils, and a fio with the engine nbd; no root.
 
     nbd.py [--size 4G] [--rounds N] [--seconds S] [--folder DIR] [--no-save]

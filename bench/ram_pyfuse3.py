@@ -1,8 +1,8 @@
-"""An empty file system: one file `disk` in memory under pyfuse3, what the FTLs under a mount are measured against.
+"""An empty file system: one file `disk` in memory under pyfuse3, the baseline for mounted FTLs.
 
 Its handlers do what flashfs's do, with a copy of memory where those call the device. It takes requests from the kernel
-the way flashfs does, so that the difference between the two is what the device costs; or, with `--plain`, the way
-pyfuse3 itself does, as any other program under pyfuse3.
+as flashfs does, so that the difference between the two is the cost of the device; or, with `--plain`, as pyfuse3 itself
+does.
 
     ram_pyfuse3.py MOUNTPOINT MEBIBYTES [--plain]      serves until it is unmounted; prints `ready`
 """

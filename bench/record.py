@@ -1,12 +1,12 @@
-"""What `--record` costs: a request in nanoseconds, and a mount's speed with it against the same mount without.
+"""What `--record` costs: nanoseconds a request, and the speed of a mount with it against the same mount without.
 
 The first part calls the recorder as a native server does (without the interpreter) and as the one in Python does, while
 its thread packs and writes to a file in memory. "warm" data is the same each time; "fresh" comes from a region that no
 cache holds.
 
 The second part mounts two devices, one with `--record`, and lets fio take turns on them in short runs. For each test
-the medians, over the turns, of the ratio of requests a second, and of the processor time that the server's process
-(with its thread that packs and writes) takes for a request. Then how fast the trace is read. Needs fio.
+the medians, over the turns, of the ratio of requests a second, and of the processor time per request of the server's
+process (with its thread that packs and writes). Then the rate at which the trace is read. Needs fio.
 
     record.py [--rounds N] [--seconds S] [--ftl NAME] [--server NAME]... [--no-mount] [--no-save]
 """
@@ -36,14 +36,14 @@ FRESH_BYTES = 256 << 20
 
 
 def calls(recorder: Recording) -> Iterator[tuple[str, int, Any]]:
-    """(name, how often, a function that notes so many requests)."""
+    """(name, count, a function that records so many requests and returns how many were dropped)."""
     for name, length, often in (("4 KiB", 4096, 20_000), ("1 MiB", 1 << 20, 300)):
         data = os.urandom(length)
         yield f"read {name}", 20_000, lambda n, s=length: recorder.note_often(READ, 0, s, None, n)
         yield f"write {name}, warm", often, lambda n, s=length, d=data: recorder.note_often(WRITE, 0, s, d, n)
     fresh = memoryview(bytearray(FRESH_BYTES))
     for at in range(0, FRESH_BYTES, 4096):
-        fresh[at] = 1  # so that each page is there
+        fresh[at] = 1  # so that each page is allocated
     for name, length in (("4 KiB", 4096), ("1 MiB", 1 << 20)):
         pieces = [fresh[at : at + length] for at in range(0, FRESH_BYTES, length)]
 
@@ -55,7 +55,7 @@ def calls(recorder: Recording) -> Iterator[tuple[str, int, Any]]:
 
 
 def one_request(folder: Path) -> list[dict[str, Any]]:
-    """Nanoseconds a request, best and median of some tries; and that none was dropped."""
+    """Nanoseconds a request, best and median of TRIES; fails if a request was dropped."""
     path = folder / "note.trace"
     header = Header(1, 1 << 40, 4096, 4096, time.time_ns(), UUID(int=0), "none")
     recorder = Recording(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), path, header)
@@ -75,8 +75,7 @@ def one_request(folder: Path) -> list[dict[str, Any]]:
 
 
 def mounts(folder: Path, server: str, ftl: str, rounds: int, seconds: float) -> dict[str, Any]:
-    """All tests on two mounts, one of which records; they take turns, and a ratio is the median of those of the turns.
-    """
+    """All tests on two mounts, one of which records; they take turns, and a ratio is the median over the turns."""
     with contextlib.ExitStack() as stack:
         trace = folder / f"{server}.trace"
         pair = [
@@ -91,7 +90,7 @@ def mounts(folder: Path, server: str, ftl: str, rounds: int, seconds: float) -> 
 
 
 def one_test(name: str, pair: list[mount_peers.Serving], rounds: int, seconds: float) -> dict[str, Any]:
-    """Requests a second recorded, as a share of those without, and the server's processor time for one."""
+    """Requests a second with recording over those without, and the server's processor time for a request."""
     options = mount.TESTS[name]
     speeds, costs, off, on = [], [], [], []
     for turn in range(rounds):
@@ -110,7 +109,7 @@ def one_test(name: str, pair: list[mount_peers.Serving], rounds: int, seconds: f
 
 
 def reading(path: Path) -> float:
-    """Requests a second that the reader gets out of a trace."""
+    """Requests a second at which a trace is read."""
     with_hashes, before = 0, time.perf_counter()
     source = open_source(str(path), 1 << 40, fitted=False)
     for batch in source.batches():

@@ -1,10 +1,9 @@
-"""How fast pages are written, how long a recovery takes, and how much memory: by the size of the device and the pages
-since its checkpoint.
+"""Write rate, recovery time and memory, by the size of the device and the pages since its checkpoint.
 
 Each device is of the `meta` backend and lives in memory. It is written at random (single pages, uniform), its
 controller is dropped as by a power cut, and a new one recovers from the chip. `--before TREE` does the same with
-another built tree, taking turns, so that a comparison is of one run. `cpu_s` is processor time: on a machine that
-others use as well, the figure to compare.
+another built tree, taking turns, so that both are measured in one run. `cpu_s` is processor time: compare it if other
+programs share the machine.
 
     python bench recovery                      # 16, 64 and 256 GiB
     python bench recovery --sizes 2048 --since 134217728 --empty
@@ -30,7 +29,7 @@ BATCH = 1 << 20  #: pages a request of the workload
 
 
 def memory(field: str) -> int:
-    """A figure of this process in bytes: VmRSS, or VmHWM, the most since it was last forgotten."""
+    """A figure of this process in bytes: VmRSS, or VmHWM, the most since it was last reset."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) * 1024
@@ -48,7 +47,7 @@ def geometry_of(gib: int) -> Any:
 
 
 def written(gib: int, ftl: str, since: int, empty: bool, seed: int) -> Any:
-    """A device with about ``since`` pages programmed since its last checkpoint (0: as many as it lets come)."""
+    """A device with about ``since`` pages programmed since its last checkpoint (0: as many as there can be)."""
     import numpy as np
 
     from flashfs.device import Device
@@ -62,7 +61,7 @@ def written(gib: int, ftl: str, since: int, empty: bool, seed: int) -> Any:
             device.ssd.write_pages(np.arange(first, min(first + BATCH, geometry.lpas), dtype=np.uint32))
         device.checkpoint()
     left, host_pages = since or int(0.98 * every(device)), 0
-    # a map that is recovered from its pages has fences instead, and they are nearer
+    # a map that is recovered from its pages has fences instead, which come sooner
     while device.ssd.since_checkpoint < left and not host_pages >= since > 0:
         n = max(1, min(BATCH, (left - device.ssd.since_checkpoint) // (1 if empty else 4)))
         device.ssd.write_pages(rng.integers(geometry.lpas, size=n, dtype=np.uint32))
@@ -111,7 +110,7 @@ def child(args: argparse.Namespace) -> None:
 
 
 def measure(tree: str, words: list[str]) -> dict[str, Any]:
-    """That, in a process of its own, with the modules of ``tree``."""
+    """``child`` in a process of its own, with the modules of ``tree``."""
     command = [sys.executable, common.HERE, "recovery", "--child", *words]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True,
                           env={**os.environ, "PYTHONPATH": tree}, cwd=tree)  # fmt: skip

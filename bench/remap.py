@@ -1,9 +1,8 @@
 """How many pages a second `remapssd` remaps, by the size of the request: `python bench remap`.
 
-A device of the preset remapssd-2g that was filled; each request remaps pages from a place in its upper half to one in
-its lowest quarter, both drawn uniformly: NVRAM has room for all entries that are valid at once. Wall time of this
-process, a call from Python for each request among it. The table goes to stdout, and with ``--out FILE`` the figures as
-JSON.
+The device is the preset remapssd-2g, filled; each request remaps pages from its upper half to its lowest quarter, both
+drawn uniformly, so that NVRAM has room for all entries that are valid at once. Wall time of this process, including a
+call from Python for each request. The table goes to stdout, and with ``--out FILE`` the figures go there as JSON.
 """
 
 from __future__ import annotations

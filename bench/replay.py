@@ -1,13 +1,13 @@
-"""Host pages per second that a replay gets through, against a bare C page map (bench/pagemap.c) in the same run.
+"""Host pages per second of a replay, against a bare C page map (bench/pagemap.c) in the same run.
 
 - steady: uniform random overwrites of single pages on a device that was filled and overwritten, each a request of its
   own with its virtual time, its latency in a histogram and the rules on; C and replay take turns, and the ratio is the
-  median over them. Processor time of the thread that plays. A third takes turns with them: the C page map with the
+  median over them. Processor time of the thread that plays. A third side takes turns with them: the C page map with the
   rules, the OOB and the time of a page, and nothing else (bench/pagemap_rules.c).
 - oracle: 4 M uniform overwrites of `oracle-1g` from empty, on each FTL; C on the same.
 - traces: three real ones, if FLASHFS_TRACES names the folder that has them, looped to a few million pages.
 - sizes: from 16 GiB to the 2 TiB of the LeaFTL paper, filled and then overwritten, a process each: pages per second,
-  and the most memory that it had.
+  and peak memory.
 - requests: on one device, twice the requests should take twice the time.
 
     replay.py [--ftl NAMES] [--only PART]... [--turns N] [--largest SIZE] [--no-save]
@@ -86,7 +86,7 @@ def draw(rng: np.random.Generator, geometry: Geometry, n: int) -> Iterator[np.nd
 
 
 def turn(side: Bare | Rules | Replay, batches: list[np.ndarray]) -> float:
-    """Pages a second of this thread's time on the processor."""
+    """Pages a second of this thread's processor time."""
     start = time.thread_time()
     for lpas in batches:
         side.write(lpas)
@@ -94,7 +94,7 @@ def turn(side: Bare | Rules | Replay, batches: list[np.ndarray]) -> float:
 
 
 def steady(library: Path, name: str, ftls: list[str], turns: int) -> list[Row]:
-    """Fill, overwrite twice, then take turns. One FTL after the other: no two large devices are there at once."""
+    """Fill, overwrite twice, then take turns. One FTL after another, so that no two large devices exist at once."""
     geometry, rows = STEADY[name], []
     for ftl in ftls:
         rng = np.random.default_rng(1)
@@ -169,7 +169,7 @@ def row_of(name: str, made: Row, c: float) -> Row:
 
 
 def sizes(ftls: list[str], largest: int) -> list[Row]:
-    """Each in a process of its own, because the most memory is a process's for ever."""
+    """Each in a process of its own, because a process's peak memory never falls."""
     rows = []
     for ftl in ftls:
         for size in SIZES:
@@ -186,7 +186,7 @@ def sizes(ftls: list[str], largest: int) -> list[Row]:
 
 
 def most_memory_gib() -> float:
-    """Of this process's own memory: getrusage would go on from that of the process which started it."""
+    """Peak memory of this process alone: getrusage would begin with that of the process which started it."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) / 2**20  # it is given in KiB
 

@@ -1,14 +1,14 @@
-"""What commands cost on chips of 16 GiB to 2 TiB, by how much they hold: seconds, memory, host disk.
+"""What commands cost on chips of 16 GiB to 2 TiB, by how full they are: seconds, memory, host disk.
 
 For each FTL and size an image is made, mounted, written to (64 KiB), cut, recovered, unmounted, mounted again, and
-looked at. With `--full 0.125` the first eighth of it is written in order before, on the `meta` backend: no disk here
-holds the data of a chip of terabytes. `--before TREE` does the same with another built tree, taking turns, so that a
-comparison is of one run. Tables are reserved, so one image of 2 TiB takes 18 to 24 GB of the disk under `--folder`;
-`--full` has sparse ones.
+inspected. With `--full 0.125` the first eighth is written in order before, on the `meta` backend, because the data of
+terabytes does not fit on the host disk. `--before TREE` does the same with another built tree, taking turns, so that
+both are measured in one run. Tables are reserved, so one image of 2 TiB takes 18 to 24 GB of the disk under
+`--folder`; with `--full` they are sparse.
 
     python bench scale                          # all FTLs, five sizes
     python bench scale --ftl pagemap --sizes 16,2048 --before ../old
-    python bench scale --full 0.125 --add       # keep what is there of other FTLs, sizes and fills
+    python bench scale --full 0.125 --add       # keep saved results of other FTLs, sizes and fills
     python bench scale --page                   # docs/performance.md and its picture, from the raw results
 """
 
@@ -43,7 +43,7 @@ LOOKS = {
 }
 
 
-OP = "0.2"  #: room for every FTL
+OP = "0.2"  #: enough for every FTL
 FILL = """
 import sys
 from flashfs.device import Device
@@ -64,7 +64,7 @@ class Run:
         self.rows: dict[str, dict[str, float]] = {}
 
     def command(self, what: str, *words: str) -> str:
-        """Seconds and the most memory of the command itself, under that name; what it printed."""
+        """Run a command and note its seconds and peak memory as ``what``; returns what it printed."""
         env = {**os.environ, "PYTHONPATH": str(self.tree), "COLUMNS": "200"}
         began = time.perf_counter()
         child = subprocess.Popen([sys.executable, "-m", "flashfs", *words], env=env, cwd=self.image.parent,
@@ -79,7 +79,7 @@ class Run:
         return said
 
     def daemon_mb(self) -> int:
-        """The most memory that the daemon had."""
+        """Peak memory of the daemon."""
         pid = json.loads((self.mount / "config.json").read_text())["pid"]
         found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
         return int(found[1]) // 1024 if found else 0
@@ -117,7 +117,7 @@ class Run:
         self.rows["fill"] = {"s": round(time.perf_counter() - began, 3), "mb": 0}
 
     def end(self) -> None:
-        """Leave nothing mounted."""
+        """Unmount after a failure."""
         subprocess.run([sys.executable, "-m", "flashfs", "umount", str(self.mount)], capture_output=True, check=False,
                        cwd="/", env={**os.environ, "PYTHONPATH": str(self.tree)})  # fmt: skip
 
@@ -151,7 +151,7 @@ def of(row: dict[str, Any]) -> tuple[str, str, int, float]:
 
 
 def table(rows: list[dict[str, Any]], full: float) -> str:
-    """Of the raw results, as markdown: seconds of each command on the largest chips, ``before / now`` where both were
+    """The raw results as Markdown: seconds of each command on the largest chips, ``before / now`` where both were
     measured."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:

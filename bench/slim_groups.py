@@ -1,9 +1,9 @@
-"""What a small hot place costs on a full device: each group of 256 pages is overwritten at random, alone.
+"""What a small hot range costs on a full device: each group of 256 pages is overwritten at random, alone.
 
 A device is filled in sequence at 10 % over-provisioning. Then, for each aligned group of 256 pages (1 MiB of 4 KiB
-pages), from that very state: 3,000 single pages of it are written at random. WAF is programs a page written (pages
-that meet in the write buffer are programmed once). Then every page of the group is looked up, and every so many groups
-all pages of the device. Each try is a process of its own, forked off the prepared one. Virtual units only.
+pages), from that same state: 3,000 single pages of it are written at random. WAF is programs a page written (pages
+that meet in the write buffer are programmed once). Then every page of the group is looked up, and in one group of WHOLE
+all pages of the device. Each try runs in a process forked from the prepared one. Virtual units only.
 
     slim_groups.py [--chip 1g|16g|16g-8d] [--every N] [--only NAME] [--no-save]
 """
@@ -29,7 +29,7 @@ from nandimg.presets import PRESETS
 
 GROUP = 256  # pages
 WRITES = 3_000
-WHOLE = 64  # one group in so many has the whole device read behind it
+WHOLE = 64  # after one group in so many, the whole device is read
 CHIPS = {
     "1g": Geometry.sized(2**30, op=0.1),
     "16g": PRESETS["slimftl-16g"].geometry,
@@ -53,7 +53,7 @@ def filled(geometry: Geometry, ftl: str, options: dict[str, Any]) -> Device:
 
 
 def lookups(device: Device, lpas: np.ndarray[Any, Any]) -> list[int]:
-    """How many look-ups took each number of reads, one read being the first: [none, 1, 2, ...]."""
+    """The number of look-ups by flash reads: [0 reads, 1 read, 2 reads, ...]."""
 
     def extra() -> int:
         return int(device.stats()["scheme"]["extra_reads"])
@@ -71,7 +71,7 @@ def lookups(device: Device, lpas: np.ndarray[Any, Any]) -> list[int]:
 
 
 def tried(device: Device, group: int, whole: bool) -> dict[str, Any]:
-    """One group; the device is another afterwards."""
+    """Overwrite one group and count; the device is changed afterwards."""
     rng = np.random.default_rng(group)
     lpas = rng.integers(group * GROUP, (group + 1) * GROUP, WRITES).astype(np.uint32)
     before, write = device.stats(), device.ssd.write_pages
@@ -92,7 +92,7 @@ def tried(device: Device, group: int, whole: bool) -> dict[str, Any]:
 
 
 def forked(device: Device, group: int, whole: bool) -> dict[str, Any]:
-    """``tried`` in a process that begins with this one's memory."""
+    """``tried`` in a fork, so that this process's device does not change."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:

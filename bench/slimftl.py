@@ -1,9 +1,10 @@
 """SlimFTL against the page map: DRAM by table, and how often each erases, by how sequential the writes are.
 
-The workload is a log-structured store's: a table is a run of pages at an aligned place, written from end to end; then
+The workload is a log-structured store's: a table is an aligned run of pages, written from end to end; then
 places are chosen uniformly, trimmed and written again. `run` is the length of such a table in pages: 1 is random, 256
 a block, `lsm` a mixture of 64 to 512.
-Counted in steady state: filled once, overwritten once unmeasured, then twice. Virtual units only: the same anywhere.
+Counted in steady state: filled once, overwritten once unmeasured, then twice. Virtual units, so the same on any
+machine.
 
     slimftl.py [--blocks N] [--quick] [--no-save]
 """
@@ -29,7 +30,7 @@ RUNS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)  # pages
 SHIFTS = (0, 1, 2, 3, 4, 5, 6, 7, 8)
 LSM = (64, 128, 256, 512)  # tables of all these sizes
 SHIFT_RUNS = ("256", "lsm")  # the sequential-ish workloads on which shifts are compared
-FILL = 0.98  # of the logical pages are ever written
+FILL = 0.98  # share of the logical pages that is ever written
 
 
 def scaled(blocks: int) -> Geometry:
@@ -39,7 +40,7 @@ def scaled(blocks: int) -> Geometry:
 
 
 def tables(rng: np.random.Generator, geometry: Geometry, runs: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """(first page, pages) of tables for ever: the whole span once in random order, then places and sizes at random."""
+    """Endless (first page, pages) of tables: the whole span once in random order, then places and sizes at random."""
     longest = max(runs)
     span = int(geometry.lpas * FILL) // longest * longest
     yield from ((int(place) * longest, longest) for place in rng.permutation(span // longest))
@@ -83,7 +84,7 @@ def steady(geometry: Geometry, ftl: str, options: dict[str, Any], runs: tuple[in
 
 
 def dram(geometry: Geometry) -> dict[str, Any]:
-    """Bytes as a controller packs them and bytes allocated, of both schemes' own tables."""
+    """Bytes packed as in a controller and bytes allocated, of both schemes' own tables."""
     out: dict[str, Any] = {}
     for ftl, names in (("pagemap", ["page_table"]), ("slimftl", ["primary_table", "virtual_block_table"])):
         device = Device.memory(geometry, ftl, backend="meta")

@@ -1,13 +1,13 @@
 """Write amplification of the page map after `steady`, against a closed form of greedy cleaning, by over-provisioning.
 
 Uniform random overwrites of one page, no write buffer, no wear levelling, checkpoints left out (they are in the file
-of results). Counts are virtual: the same anywhere.
+of results). Counts are virtual, so the same on any machine.
 
-The form is the mean field of greedy cleaning with blocks of B pages (`greedy`). What it needs is how many blocks take
-part, and that is where figures in the literature differ by a tenth: a device keeps some free, some open and some for
-its metadata. `whole` counts every block of the chip; `part` those that are closed, and the pages that live in them on
-the average: what greedy chooses from. The second is the one that is held to 3 %. What is left is that a device cleans
-as many blocks in a row as make one free, and the last of these are not the emptiest that there would be a little later.
+The form is the mean field of greedy cleaning with blocks of B pages (`greedy`). It needs the number of blocks that take
+part, for which figures in the literature differ by a tenth: a device keeps some free, some open and some for its
+metadata. `whole` counts every block of the chip; `part` counts the closed blocks and the mean of live pages in them,
+from which greedy chooses. `part` must agree within 3 %. The rest of the difference: a device cleans several blocks in
+a row to make one free, and the last of these are not the emptiest that there would be a little later.
 
     waf.py [--size SIZE] [--op SHARE,...] [--no-save]
 """
@@ -33,11 +33,11 @@ from nandimg import Geometry
 OPS = (0.07, 0.1, 0.15, 0.2, 0.28, 0.4, 0.6, 0.8, 1.0)
 OPTIONS = {"buffer": "0", "wear_spread": "1000000"}
 WITHIN = 0.03
-SAMPLES = 100  #: of the pool, a device's worth of writes
+SAMPLES = 100  #: of the pool, for each device's worth of writes
 
 
 def point(size_bytes: int, op: float) -> dict[str, Any]:
-    """One over-provisioning: what was found, and what the form says."""
+    """One over-provisioning: the measured WAF, and the form's."""
     geometry = Geometry.sized(size_bytes, op=op, dies=8, channels=8)
     device = Device.memory(geometry, "pagemap", dict(OPTIONS), backend="meta")
     done = Precondition.parse("steady").run(device)

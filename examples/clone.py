@@ -1,11 +1,9 @@
-"""What `cp --reflink` is to a file system, on `disk` itself: a range cloned by copy_file_range, beside one that is
-copied.
+"""`cp --reflink` on `disk` itself: a range cloned by copy_file_range, compared with one that is copied.
 
     python examples/clone.py MOUNTPOINT SOURCE TARGET LENGTH
 
-Both ranges are of LENGTH bytes. TARGET is written twice, by a program that reads and writes, and by a clone; each
-time what it took is printed, and how many pages were programmed. Under an FTL that remaps a clone programs next to
-none.
+Both ranges have LENGTH bytes. TARGET is written twice, by reads and writes, and by a clone; each time the seconds and
+the number of programmed pages are printed. Under an FTL that remaps, a clone programs next to none.
 """
 
 from __future__ import annotations
@@ -21,20 +19,20 @@ PART = 1 << 20
 
 
 def clone(fd: int, source: int, target: int, length: int) -> None:
-    """``length`` bytes, which do not overlap; the kernel and the device take as much at a time as they like."""
+    """Clone ``length`` bytes of ranges that do not overlap; one call may do only a part."""
     done = 0
     while done < length:
         done += os.copy_file_range(fd, fd, length - done, source + done, target + done)
 
 
 def copy(fd: int, source: int, target: int, length: int) -> None:
-    """The same through this process, as `dd` does it."""
+    """Copy through this process, as `dd` does."""
     for at in range(0, length, PART):
         os.pwrite(fd, os.pread(fd, min(PART, length - at), source + at), target + at)
 
 
 def measured(disk: Path, how: Callable[[int, int, int, int], None], *ranges: int) -> dict[str, float]:
-    """Do it, and make it durable. Seconds, and pages programmed."""
+    """Seconds and programmed pages of ``how`` and a flush."""
     before = json.loads((disk.parent / "stats.json").read_text())["nand"]["program"]
     fd = os.open(disk, os.O_RDWR)
     try:

@@ -1,12 +1,12 @@
-"""A tree of files and copies of it, on a file system whose device finds pages that it has already.
+"""A tree of files and copies of it, on a file system whose device deduplicates pages.
 
     flashfs up ssd.img MOUNTPOINT --fs ext4 --ftl remapssd --opt dedup=on
     python examples/dedup_tree.py DEVICE FOLDER TREE [COPIES]
 
-FOLDER, in the file system, gets TREE and so many copies of it (3), each in a folder of its own, and each made durable
-by one sync of the file system. DEVICE is where `disk` and `stats.json` are: `flashfs status` says where. Printed is
-what each took: bytes of the files, pages that the file system wrote, that were programmed, and that were found in flash
-and not programmed.
+FOLDER, in the file system, gets TREE and COPIES copies of it (3), each in a folder of its own, and each made durable
+by one sync of the file system. DEVICE is the folder of `disk` and `stats.json`; `flashfs status` prints it. For each
+copy this prints the bytes of the files, the pages that the file system wrote, those programmed, and those found in
+flash and not programmed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def figures(device: Path) -> dict[str, int]:
-    """Since the mount: pages that the host wrote, that were programmed, that were found (by an FTL that looks)."""
+    """Pages since the mount: written by the host, programmed, and found (by an FTL that deduplicates)."""
     stats = json.loads((device / "stats.json").read_text())
     return {"written": stats["host"]["write"], "programmed": stats["nand"]["program"],
             "found": stats["scheme"].get("dedup_found", 0)}  # fmt: skip
 
 
 def sync(folder: Path) -> None:
-    """Of this file system, and no other of the machine."""
+    """Sync this file system alone."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if libc.syncfs(fd) != 0:
@@ -41,7 +41,7 @@ def sync(folder: Path) -> None:
 
 
 def played(device: Path, folder: Path, tree: Path, copies: int) -> Iterator[dict[str, int]]:
-    """What the tree took, and then each copy."""
+    """The figures of the tree, and then of each copy."""
     for n in range(1 + copies):
         before = figures(device)
         made = folder / f"{tree.name}-{n}"

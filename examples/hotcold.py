@@ -2,10 +2,10 @@
 
     flashfs mount --ftl examples.hotcold:HotCold --opt hot=2 ssd.img mnt
 
-What is overwritten soon should share a block with what is overwritten soon: then the block dies whole, and cleaning it
+Pages that are overwritten soon should share blocks: then a block dies as a whole, and cleaning it
 moves little. The idea is as old as log-structured file systems (M. Rosenblum and J. Ousterhout, SOSP '91), and so is
-the policy that goes with it: of two equally full blocks, clean the older one, whose live pages have shown that they
-last, and give the younger one time to die on its own.
+its cleaning policy: of two equally full blocks, clean the older one, whose live pages have proved cold, and give the
+younger one time to lose more pages.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class HotCold:
         self.ppa_of: dict[int, int] = {}
         self.writes_of = bytearray(chip.lpas)
         self.until_ageing = chip.lpas * chip.options["age_every"]
-        # How many blocks we keep open at once. A chip that can spare few makes do with one for the host.
+        # How many blocks are open at once. A chip with few spare blocks has one for the host.
         self.host_blocks = 2 if chip.spare_blocks >= 5 else 1
         self.gc_blocks = 1
         self.open: dict[str, int] = {}  # lane -> its block
 
-    # --- mapping: the plainest there is
+    # --- mapping: a dict
 
     def lookup(self, lpa: int) -> int | None:
         return self.ppa_of.get(lpa)
@@ -51,8 +51,8 @@ class HotCold:
     # --- placement: which lane, and which block is the lane's
 
     def place(self, stream: str, lpas: list[int]) -> tuple[int, int]:
-        """As many pages as belong to one lane, to that lane's block. Each page comes here once for a write of the host
-        and once for each move, so this is where writes are counted."""
+        """(block, n): the first ``n`` pages belong to one lane and go to its block. Called once for each write of the
+        host and once for each move, so writes are counted here."""
         lane, n = self.lane_of(stream, lpas)
         if lane not in self.open:
             self.open[lane] = self.chip.open_block()
@@ -63,7 +63,7 @@ class HotCold:
         return block, n
 
     def lane_of(self, stream: str, lpas: list[int]) -> tuple[str, int]:
-        """The lane of the first page, and how many pages from it on share it."""
+        """The lane of the first page, and how many pages from the first on share it."""
         if stream == "gc":
             return MOVED, len(lpas)
         if self.host_blocks == 1:
@@ -78,19 +78,19 @@ class HotCold:
         for lpa in lpas:
             self.writes_of[lpa] = min(self.writes_of[lpa] + 1, 255)
         self.until_ageing -= len(lpas)
-        if self.until_ageing <= 0:  # what was hot last week is not hot
+        if self.until_ageing <= 0:  # pages that are no longer written cool down
             self.writes_of = bytearray(n // 2 for n in self.writes_of)
             self.until_ageing = self.chip.lpas * self.chip.options["age_every"]
 
     def closed(self, block: int) -> None:
-        """Full, or failed: the next page of its lane opens another."""
+        """The block is full or failed: the next page of its lane opens another."""
         self.open = {lane: its for lane, its in self.open.items() if its != block}
 
     # --- cleaning: benefit over cost
 
     def victim(self) -> int:
-        """Reading the block costs 1, writing its live share u back costs u; what is gained is 1 - u, and it stays
-        gained for about as long as the block has been quiet."""
+        """The closed block with the best benefit over cost. Reading it costs 1, writing its live share u back costs u;
+        the gain is 1 - u, and lasts for about as long as the block has been quiet."""
         per_block = self.chip.pages_per_block
 
         def benefit(block: int) -> float:
@@ -102,7 +102,7 @@ class HotCold:
     # --- for people
 
     def dram(self) -> dict[str, int]:
-        return {"page_table": 4 * self.chip.lpas, "write_counts": self.chip.lpas // 2}  # four bits would hold a count
+        return {"page_table": 4 * self.chip.lpas, "write_counts": self.chip.lpas // 2}  # four bits hold a count
 
     def figures(self) -> dict[str, Any]:
         hot = self.chip.options["hot"]

@@ -1,10 +1,10 @@
-"""A log-structured store on `disk` itself, whose segments are cleaned by remaps: what is valid in a segment moves to
-the log's end, and no page of it is written again.
+"""A log-structured store on `disk` itself, whose segments are cleaned by remaps: the valid blocks of a segment move to
+the log's end, and no page is written again.
 
     python examples/log_store.py MOUNTPOINT [BLOCKS [CHANGES]]
 
 plays the same random changes twice, once with a cleaner that reads and writes and once with one that remaps, and
-prints what reached flash. A store keeps where its blocks are in memory: it shows cleaning, not recovery.
+prints the programmed pages. The store keeps the places of its blocks in memory only: it shows cleaning, not recovery.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Store:
-    """Blocks of a page each, by number, in the first ``segments`` segments of ``pages`` pages of a disk."""
+    """Numbered blocks of one page each, in the first ``segments`` segments of ``pages`` pages of a disk."""
 
     def __init__(self, disk: Path, segments: int, pages: int = 512, *, remaps: bool = True) -> None:
         self.fd = os.open(disk, os.O_RDWR)
         self.pages, self.remaps = pages, remaps
-        self.at: dict[int, int] = {}  # page of each block
-        self.holds: list[dict[int, int]] = [{} for _ in range(segments)]  # of a segment: its valid pages, and whose
+        self.at: dict[int, int] = {}  # block: its page on the disk
+        self.holds: list[dict[int, int]] = [{} for _ in range(segments)]  # for each segment: {valid page: its block}
         self.free = list(range(segments))[::-1]
         self.segment, self.used = self.free.pop(), 0
         self.moved = 0
@@ -39,7 +39,7 @@ class Store:
         os.close(self.fd)
 
     def write(self, block: int, data: bytes) -> None:
-        """Durable after the next ``sync``."""
+        """Write one page of ``data``; it is durable after the next ``sync``."""
         page = self._next()
         os.pwrite(self.fd, data, page * PAGE)
         self._put(block, page)
@@ -70,7 +70,7 @@ class Store:
         self.holds[page // self.pages][page] = block
 
     def _clean(self) -> None:
-        """Until there is room again: the segments with least in them."""
+        """Clean the segments with the fewest valid blocks, until six are free."""
         while len(self.free) < 6:
             self._open()
             closed = [one for one in range(len(self.holds)) if one != self.segment and one not in self.free]
@@ -79,12 +79,12 @@ class Store:
                 raise SystemExit("log_store: every segment is full of valid blocks: use fewer blocks")
             for first, n in runs(sorted(self.holds[victim])):
                 self._move(first, n)
-            self.sync()  # what has moved is safe: the segment may go
+            self.sync()  # the moved blocks are durable: the segment may be trimmed
             LIBC.fallocate(self.fd, PUNCH, ctypes.c_long(victim * self.pages * PAGE), ctypes.c_long(self.pages * PAGE))
             self.free.insert(0, victim)
 
     def _move(self, first: int, n: int) -> None:
-        """``n`` valid pages that lie side by side go to the log's end."""
+        """Move ``n`` adjacent valid pages to the log's end."""
         while n:
             self._open()
             part = min(n, self.pages - self.used)
@@ -101,7 +101,7 @@ class Store:
 
 
 def runs(pages: list[int]) -> list[tuple[int, int]]:
-    """(first, how many) of numbers that follow each other."""
+    """[(first, count)] of runs of consecutive numbers."""
     out: list[tuple[int, int]] = []
     for page in pages:
         if out and sum(out[-1]) == page:
@@ -117,7 +117,7 @@ def programs(mountpoint: Path) -> int:
 
 
 def play(mountpoint: Path, blocks: int, changes: int, *, remaps: bool, pages: int = 512) -> dict[str, int]:
-    """Fill the store, change blocks at random, look at all of them. What it took."""
+    """Fill the store, change blocks at random, verify all of them. Returns the counts."""
     rnd = random.Random(1)
     segments = blocks * 5 // 4 // pages + 8
     store = Store(mountpoint / "disk", segments, pages, remaps=remaps)

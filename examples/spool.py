@@ -1,11 +1,11 @@
-"""A spool, as a mail server keeps one: a message is written under a temporary name, and renamed when it is whole.
+"""A spool, as a mail server keeps one: a message is written under a temporary name, and renamed when complete.
 
     python examples/spool.py deliver FOLDER [--messages N] [--forget]
     python examples/spool.py check FOLDER
 
 `deliver` puts messages into FOLDER, each durably before the next, and sets a mark for each that it would acknowledge.
-With --forget it forgets one line, the fsync of the message before the rename. No test of the program notices: only
-power that goes. `check` is what is run after a cut:
+With --forget it leaves out one line, the fsync of the message before the rename. Only a loss of power shows that.
+`check` is run after a cut:
 
     flashfs crash workload 'python examples/spool.py deliver {} --forget' --check 'python examples/spool.py check {}'
 
@@ -21,7 +21,7 @@ from pathlib import Path
 
 
 def content(number: int) -> bytes:
-    """Message ``number``: its last line says that it is whole."""
+    """Message ``number``; its last line marks the end."""
     line = f"message {number}\n".encode()
     return line * (50 + 97 * (number % 7)) + b"end\n"
 
@@ -43,12 +43,12 @@ def deliver(folder: Path, messages: int, forget: bool) -> None:
             if not forget:
                 os.fsync(file.fileno())
         temporary.rename(folder / f"message-{number}")
-        os.fsync(handle)  # the name is durable: but of what?
+        os.fsync(handle)  # the name is durable; with --forget the content may not be
         mark(str(number))
 
 
 def check(folder: Path) -> list[str]:
-    """What is wrong: a message that was acknowledged and is not there, or one that is there and not whole."""
+    """A line for each message that was acknowledged and is missing, or is there and incomplete."""
     acknowledged = int(os.environ.get("FLASHFS_MARK") or 0)
     wrong = []
     there = {int(path.name.partition("-")[2]): path for path in folder.glob("message-*")}

@@ -1,16 +1,16 @@
-"""SQLite, asked whether a commit that it acknowledged outlasts a power cut.
+"""Does a commit that SQLite acknowledged survive a power cut?
 
     python examples/sqlite_commits.py create FOLDER
     python examples/sqlite_commits.py insert FOLDER [--commits N] [--synchronous FULL]
     python examples/sqlite_commits.py check FOLDER
 
-`insert` commits one transaction after another to a database in WAL mode, and sets a mark for each that SQLite says is
-committed. `check` is what is run after a cut: the database must be sound, and have every commit that was acknowledged.
+`insert` commits transactions to a database in WAL mode, and sets a mark for each that SQLite reports as
+committed. `check` is run after a cut: the database must be sound, and have every commit that was acknowledged.
 
     flashfs crash workload 'python examples/sqlite_commits.py insert {}' \\
         --setup 'python examples/sqlite_commits.py create {}' --check 'python examples/sqlite_commits.py check {}'
 
-With --synchronous NORMAL, SQLite does not promise that, and it shows. docs/crash-workload.md explains it.
+With --synchronous NORMAL, SQLite does not promise that, and commits are lost. docs/crash-workload.md explains it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-ROWS = 5  #: of a transaction: all or none of them
+ROWS = 5  #: of a transaction: all of them are there, or none
 
 
 def connect(folder: Path, synchronous: str = "FULL") -> sqlite3.Connection:
@@ -60,7 +60,7 @@ def insert(folder: Path, commits: int, synchronous: str) -> None:
 
 
 def check(folder: Path) -> list[str]:
-    """What is wrong: a database that is damaged, a commit that is lost, or half of one."""
+    """A line for each fault: a damaged database, a lost commit, or a part of one."""
     acknowledged = int(os.environ.get("FLASHFS_MARK") or 0)
     try:
         with closing(connect(folder)) as database:

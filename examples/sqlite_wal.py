@@ -3,15 +3,15 @@ them: a VFS for apsw (`pip install apsw`).
 
     python examples/sqlite_wal.py MOUNTPOINT [ROWS]
 
-puts ROWS values of 16 KiB at random keys, with checkpoints that copy and with checkpoints that remap, and prints what
-reached flash. The database and its log are extents of the disk:
+puts ROWS values of 16 KiB at random keys, with checkpoints that copy and with checkpoints that remap, and prints the
+programmed pages. The database and its log are extents of the disk:
 
     | headers of the log: the file's 32 bytes, then 24 a frame, 170 a page | page images of the log | database |
 
 SQLite's log has a header of 24 bytes in front of each page image, so that no image begins at a page of the disk. The
 VFS keeps the headers apart, and images are whole pages of the disk. A checkpoint reads an image from the log and
-writes it to the database: the VFS knows what was read last, and asks the disk to remap that page. The bytes of both
-files are where SQLite thinks they are, so that its own recovery of a log works.
+writes it to the database: the VFS remembers the last image read, and has the disk remap that page. SQLite reads both
+files at their usual offsets, so its own recovery of a log works.
 
 One connection at a time (`locking_mode=EXCLUSIVE`: the index of the log lies in memory), pages of 4 KiB.
 """
@@ -38,7 +38,7 @@ NO_LOCKS = apsw.mapping_locking_level["SQLITE_LOCK_NONE"]
 
 
 class Extents:
-    """The disk, and where on it what lies. ``frames`` is the most that the log holds."""
+    """The disk and the extents on it. ``frames`` is the most that the log holds."""
 
     def __init__(self, disk: Path, frames: int = 4096, *, remaps: bool = True) -> None:
         self.fd = os.open(disk, os.O_RDWR)
@@ -55,7 +55,7 @@ class Extents:
         os.close(self.fd)
 
     def header_page(self, number: int, *, change: bool = False) -> bytearray:
-        """A page of the log's headers, as it is or shall be."""
+        """A page of the log's headers, with changes not written yet. With ``change``, the caller may modify it."""
         held = self.headers.get(number)
         if held is None:
             held = bytearray(os.pread(self.fd, PAGE, number * PAGE))
@@ -69,18 +69,18 @@ class Extents:
         self.headers.clear()
 
     def database_bytes(self) -> int:
-        """What the database's own header says."""
+        """The database's size, from its own header."""
         head = os.pread(self.fd, 100, self.database * PAGE)
         return int.from_bytes(head[28:32], "big") * PAGE if head.startswith(b"SQLite format 3\0") else 0
 
     def log_bytes(self) -> int:
-        """All of the log if it has begun: SQLite's checksums tell how much of it is of now."""
+        """The whole extent once the log has begun: SQLite finds the log's end by its checksums."""
         begun = any(self.header_page(0)[:FILE_HEADER])
         return FILE_HEADER + self.frames * FRAME if begun else 0
 
 
 class Vfs(apsw.VFS):
-    """Two files, whatever their names: a database and its log. A rollback journal, which SQLite wants while it makes a
+    """Two files, whatever their names: a database and its log. A rollback journal, which SQLite needs to create a
     database, is kept in memory."""
 
     def __init__(self, extents: Extents, name: str = NAME) -> None:
@@ -111,7 +111,7 @@ class Vfs(apsw.VFS):
 
 
 class File:
-    """What they have alike. Nobody else has the disk open, so that locks are nobody's business."""
+    """The common part. No other process has the disk open, so locks do nothing."""
 
     def __init__(self, extents: Extents, name: str) -> None:
         self.extents, self.name = extents, name
@@ -135,7 +135,7 @@ class File:
         return PAGE
 
     def xDeviceCharacteristics(self) -> int:
-        """A page is there wholly or not at all, also after a crash."""
+        """Writes of a page are atomic, also across a crash."""
         return int(apsw.SQLITE_IOCAP_ATOMIC4K | apsw.SQLITE_IOCAP_POWERSAFE_OVERWRITE)
 
     def xSync(self, flags: int) -> None:
@@ -144,7 +144,7 @@ class File:
 
 
 class Database(File):
-    """The extent of the database. A page that was just read from the log is remapped from there."""
+    """The extent of the database. A write of the image that was last read from the log becomes a remap."""
 
     def __init__(self, extents: Extents, name: str) -> None:
         super().__init__(extents, name)
@@ -178,20 +178,20 @@ class Database(File):
 
 
 class Log(File):
-    """Its headers in their pages, its images in theirs."""
+    """The log: its headers in their pages, its images in theirs."""
 
     def xFileSize(self) -> int:
         return self.extents.log_bytes()
 
     def xTruncate(self, newsize: int) -> None:
-        """To nothing: it has not begun. Otherwise what is left over is of no use to SQLite, and does no harm."""
+        """To 0: the log has not begun. Otherwise nothing: SQLite ignores the rest of the log."""
         if newsize == 0:
             self.extents.headers.clear()
             self.extents.header_page(0, change=True)[:FILE_HEADER] = bytes(FILE_HEADER)
             self.extents.put_headers()
 
     def pieces(self, offset: int, amount: int) -> Any:
-        """(page of headers or None, frame, where in that, bytes) of each part of a range of the file."""
+        """(page of headers or None, frame, offset in that page or image, bytes) of each part of a range of the file."""
         while amount:
             if offset < FILE_HEADER:
                 page, frame, at, n = 0, -1, offset, FILE_HEADER - offset
@@ -231,7 +231,7 @@ class Log(File):
                 on.header_page(page, change=True)[at : at + n] = part
                 continue
             os.pwrite(on.fd, part, (on.images + frame) * PAGE + at)
-            if at + n == PAGE and self._commits(frame):  # who kills this process loses no commit
+            if at + n == PAGE and self._commits(frame):  # so that killing this process loses no commit
                 on.put_headers()
 
     def _commits(self, frame: int) -> bool:
@@ -241,7 +241,7 @@ class Log(File):
 
 
 class Journal(File):
-    """In memory."""
+    """A rollback journal in memory."""
 
     def __init__(self, held: bytearray) -> None:
         self.held = held
@@ -264,7 +264,7 @@ class Journal(File):
 
 
 def connect(name: str = NAME, checkpoint: int = 1000, sync: str = "NORMAL") -> apsw.Connection:
-    """The database of the VFS of that name. With ``sync="FULL"`` every commit flushes."""
+    """Open the database of the VFS ``name``. With ``sync="FULL"`` every commit flushes."""
     database = apsw.Connection("db", vfs=name)
     for pragma in ("locking_mode=EXCLUSIVE", "page_size=4096", "journal_mode=WAL",
                    f"synchronous={sync}", f"wal_autocheckpoint={checkpoint}"):  # fmt: skip
@@ -279,7 +279,7 @@ def programs(mountpoint: Path) -> int:
 
 
 def fill(database: apsw.Connection, rows: int, seed: int = 1, value: int = 16 << 10) -> dict[int, bytes]:
-    """A transaction for each of so many values, at random keys. What is there then."""
+    """Put ``rows`` values at random keys, one transaction each. Returns {key: value} of what is there then."""
     rnd, held = random.Random(seed), {}
     for _ in range(rows):
         key = rnd.randrange(max(1, rows // 2))

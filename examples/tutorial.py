@@ -1,21 +1,21 @@
-"""A page map, explained: the FTL that every paper compares itself with.
+"""A page map, explained: the baseline of every FTL paper.
 
     flashfs create ssd.img --size 256M
     flashfs mount --ftl examples.tutorial:PageMap ssd.img mnt
 
 Flash cannot be overwritten. A page is programmed once, and it becomes blank again only when its whole block is erased.
-So each write of a logical page (LPA) goes to some blank physical page (PPA), and somebody must remember which. That is
-the flash translation layer, and this class is the whole of what it must remember. What an SSD needs besides (which
-block to write next, which to clean, wear levelling, a write buffer, checkpoints, recovery after a power cut), the
-engine of flashfs does for every FTL alike.
+So each write of a logical page (LPA) goes to some blank physical page (PPA), and the flash
+translation layer must remember which. This class is all that it must remember. What an SSD needs besides (which block
+to write next, which to clean, wear levelling, a write buffer, checkpoints, recovery after a power cut), the engine of
+flashfs does for every FTL alike.
 
 How the engine calls it:
 
     the host writes LPA 5     a page is programmed first, say PPA 77; then bind(5, 77). If the power goes between the
                               two, LPA 5 is still at its old place, and that page is still there.
-    the host reads LPA 5      lookup(5) -> 77. The engine checks that the page at 77 says of itself "LPA 5".
+    the host reads LPA 5      lookup(5) -> 77. The engine checks that the OOB of page 77 has LPA 5.
     the host trims LPA 5      unbind(5). From now on it reads zeros.
-    cleaning moves a page     its copy is programmed first, then bind(5, 1033): to the map, a move is one more bind.
+    cleaning moves a page     its copy is programmed first, then bind(5, 1033): to the map, a move is another bind.
     a checkpoint is due       save() -> bytes; load(bytes) at the next mount. What was programmed after the checkpoint,
                               the engine finds in flash and binds again: no FTL has to write a recovery.
 """
@@ -26,7 +26,7 @@ import sys
 from array import array
 from typing import Any
 
-from flashfs.plugin import Chip, Option  # for its types and its option: a plug-in need not import anything
+from flashfs.plugin import Chip, Option  # for the types and the option; a plug-in need not import anything
 
 NOWHERE = 2**32 - 1  # no chip has so many pages
 
@@ -41,39 +41,39 @@ class PageMap:
 
     def __init__(self, chip: Chip) -> None:
         """A new object is an empty map. The engine makes one whenever it starts from nothing: at a mount, and again if
-        a recovery has to be done over. ``chip`` knows the geometry and the options."""
+        a recovery is repeated. ``chip`` has the geometry and the options."""
         self.ppa_of = array("I", [NOWHERE]) * chip.lpas
-        self.writes_of = bytearray(chip.lpas)  # one byte each; it stops at 255
+        self.writes_of = bytearray(chip.lpas)  # one byte each, saturating at 255
         self.hot = chip.options["hot"]
 
-    # --- the three that every FTL must have
+    # --- the three methods that every FTL must have
 
     def lookup(self, lpa: int) -> int | None:
-        """Where is it? None: nowhere, it reads zeros."""
+        """The PPA of ``lpa``. None: not mapped, it reads zeros."""
         ppa = self.ppa_of[lpa]
         return None if ppa == NOWHERE else ppa
 
     def bind(self, lpa: int, ppa: int) -> None:
-        """It is there now. Where it was before needs no care: the engine asked lookup() first, and that page is dead
-        by now. A block in which many are dead is worth cleaning; that is all there is to garbage collection."""
+        """``lpa`` is at ``ppa`` now. Its old page needs no care here: the engine asked lookup() first, and counts that
+        page as dead. A block with many dead pages is worth cleaning."""
         self.ppa_of[lpa] = ppa
         if self.writes_of[lpa] < 255:
             self.writes_of[lpa] += 1
 
     def unbind(self, lpa: int) -> None:
-        """It was trimmed. The engine calls this only for a page that is mapped."""
+        """``lpa`` was trimmed. The engine calls this only for a mapped page."""
         self.ppa_of[lpa] = NOWHERE
 
-    # --- checkpoints: without these two, the engine asks lookup() for every page and saves what it hears
+    # --- checkpoints: without these, the engine asks lookup() for every page and saves the answers
 
     @staticmethod
     def save_bytes(lpas: int) -> int:
-        """The most that save() will ever return: the engine keeps that much flash for it."""
+        """The most bytes that save() ever returns: the engine reserves that much flash."""
         return 5 * lpas
 
     def save(self) -> bytes:
         """What load() needs. Before a checkpoint counts, the engine has a second object load this, and compares the two
-        maps: a save() that forgets something is found out before anybody relies on it."""
+        maps, so that no checkpoint of an incomplete save() is ever used."""
         return _little_endian(self.ppa_of).tobytes() + self.writes_of
 
     def load(self, saved: bytes) -> None:
@@ -93,18 +93,18 @@ class PageMap:
         return {"hot_pages": sum(n >= self.hot for n in self.writes_of)}
 
     def explain(self, lpa: int) -> dict[str, Any]:
-        """What the structures say of one page; the engine adds where it is."""
+        """What the structures have on one page; the engine adds its PPA."""
         return {"writes": self.writes_of[lpa], "hot": self.writes_of[lpa] >= self.hot}
 
     def check(self) -> list[str]:
-        """Our own invariants, a line for each that is broken, for `flashfs fsck`. That the map agrees with what is in
-        flash, the engine checks by itself."""
+        """A line for each broken invariant of this class, for `flashfs fsck`. The engine itself checks that the map
+        agrees with flash."""
         pages = enumerate(zip(self.ppa_of, self.writes_of, strict=True))
         return [f"LPA {lpa}: mapped, and never written" for lpa, (ppa, n) in pages if ppa != NOWHERE and n == 0]
 
 
 def _little_endian(table: array[int]) -> array[int]:
-    """A copy in the byte order of the image, whatever machine this is."""
+    """A copy in little-endian order, on any machine."""
     table = array("I", table)
     if sys.byteorder == "big":
         table.byteswap()

@@ -37,14 +37,14 @@ _NAMES = (
     "Device", "FlashfsError", "Geometry", "Mount", "Picture", "UsageError", "check", "clone", "compare", "crash",
     "create", "dump", "fsck", "mount", "open", "plot", "read_trace", "replay", "sweep",
 )  # fmt: skip
-__all__ = [  # `from flashfs import *` takes nobody's open()
+__all__ = [  # `from flashfs import *` leaves the builtin open() alone
     "Device", "FlashfsError", "Geometry", "Mount", "Picture", "UsageError", "check", "clone", "compare", "crash",
     "create", "dump", "fsck", "mount", "plot", "read_trace", "replay", "sweep",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """What takes time to import comes when it is asked for."""
+    """Import a name on first use: some of them take time to import."""
     found: Any
     if name in ("check", "crash", "replay"):
         from importlib import import_module

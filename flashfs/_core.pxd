@@ -1,6 +1,6 @@
-# The door to the engine: what a scheme or a server of somebody else's cimports. What it names may move. A scheme that
-# has translation pages cimports flashfs.parts.paged.paged_map beside it (flashfs.parts.paged.demand_map for pages of
-# 4-byte entries), and is C++ then.
+# The entry to the engine, for cimports of schemes and servers outside this package. What it names may move to another
+# module. A scheme with translation pages also cimports flashfs.parts.paged.paged_map (flashfs.parts.paged.demand_map
+# for pages of 4-byte entries), and must then be compiled as C++.
 from flashfs.parts.defaults.map_check cimport MapCheck
 from flashfs.engine.device.buffer cimport WriteBuffer
 from flashfs.engine.device.cache cimport DataCache

@@ -1,5 +1,5 @@
-"""The door to the engine: what schemes, servers and tools get of it; _core.pxd is the same for what is compiled.
-flashfs.engine has the rooms behind it."""
+"""The entry to the engine: the names that schemes, servers and tools import. _core.pxd is the same for cimports; the
+code is in flashfs.engine."""
 
 from flashfs.engine.blocks.pool import BlockPool
 from flashfs.engine.contract.cleaning import Cleaning

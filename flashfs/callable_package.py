@@ -1,4 +1,5 @@
-"""A package that is a function too: ``flashfs.replay`` holds modules, and ``flashfs.replay("zipf:ops=1M")`` replays."""
+"""A package that can also be called: ``flashfs.replay`` holds modules, and ``flashfs.replay("zipf:ops=1M")``
+replays."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Any
 
 
 def make_callable(package: str) -> None:
-    """``package`` is the function of its own name in its module ``api``, which is imported when it is first called."""
+    """A call of ``package`` calls the function of the same name in its module ``api``, which is imported at the first
+    call."""
     name = package.rpartition(".")[2]
 
     class Callable(ModuleType):
@@ -18,7 +20,7 @@ def make_callable(package: str) -> None:
             return getattr(import_module(f"{package}.api"), name)(*arguments, **keywords)
 
         def __getattr__(self, attribute: str) -> Any:
-            """What help() and a notebook show."""
+            """The signature that help() and a notebook show."""
             if attribute not in ("__signature__", "__wrapped__"):
                 raise AttributeError(f"module {self.__name__!r} has no attribute {attribute!r}")
             function = getattr(import_module(f"{package}.api"), name)

@@ -33,36 +33,36 @@ from nandimg import Feature, Geometry, Image
 from nandimg.header import WRITE_BUFFER
 
 ENGINE_OOB = 20  #: bytes of OOB that the engine stamps; a scheme's own follow
-#: each page's OOB has the page's number in its block, where the order's upper bits were
+#: each page's OOB holds the page's number in its block, in bits that belonged to the order before
 PAGE_NUMBERS = Feature("flashfs.page-numbers", "incompatible")
 CHECKPOINT_FILLS = Feature("flashfs.checkpoint-fills", "incompatible")
-#: what the engine may have put into an image, whatever its scheme ("flashfs.what")
+#: features of the engine, which an image of any scheme may have ("flashfs.what")
 FEATURES = (CHECKPOINT_FILLS, PAGE_NUMBERS)
-MANY_PAGES = 1 << 24  #: of a chip whose device is not to be in memory twice, though it takes a moment to see to that
+MANY_PAGES = 1 << 24  #: above this, a trial device is collected before the real one is built, which takes a moment
 SYNC_MODES = ("flush", "none")
-SPREAD_SHARE = 8  #: of the endurance: by so much, one in so many, may the most worn block lead the least worn
-LEAST_SPREAD = 2  #: less, and blocks that are all in use would be emptied in turn
+SPREAD_SHARE = 8  #: the default ``wear_spread`` is the endurance divided by this
+LEAST_SPREAD = 2  #: with less, blocks that are all in use would be emptied in turn
 
-Front = Callable[[nandimg.Chip], nandimg.Nand]  #: puts something in front of a chip that an engine takes for the chip
+Front = Callable[[nandimg.Chip], nandimg.Nand]  #: wraps a chip; the engine uses the result as its chip
 
 
 def saved_bytes(of: Scheme, geometry: Geometry, options: dict[str, Any] | None = None, dram: int | None = None) -> int:
-    """The most bytes that a checkpoint takes: what the parts of the scheme ask for, and the block pool."""
+    """The largest size of a checkpoint, in bytes: the sections of the scheme's parts, and the block pool."""
     parts = of.checkpoint_sections(geometry, of.resolve({}) if options is None else options, dram)
     return sum(parts.values()) + geometry.blocks * SAVED_BYTES
 
 
 def default_buffer(of: Scheme, geometry: Geometry) -> int:
-    """Pages of the write buffer: what the scheme wants, but never more than a sixteenth of a small chip; whole blocks,
-    if it is to be emptied in order and holds that many."""
+    """Pages of the write buffer: what the scheme wants, 1 at least, and at most 1/16 of the chip's pages. Rounded down
+    to whole blocks if it is emptied in LPA order and holds a block."""
     pages = min(max(1, of.buffer_bytes // geometry.page_bytes), max(1, geometry.pages // 16))
     whole = pages - pages % geometry.pages_per_block
     return whole if of.buffer_in_order and whole else pages
 
 
 def wear_spread(options: dict[str, Any], geometry: Geometry) -> int:
-    """Erases by which the most worn block may lead the least worn: unless told, a share of what a block is good for, so
-    that nothing is copied for wear before there is some, and seven eighths of every block's life are used."""
+    """Erases by which the most worn block may lead the least worn. Without the option, 1/SPREAD_SHARE of the endurance:
+    nothing is copied for wear while the chip is new, and 7/8 of every block's life are used."""
     return max(LEAST_SPREAD, options["wear_spread"] or geometry.endurance // SPREAD_SHARE)
 
 
@@ -70,17 +70,18 @@ def build_ssd(
     of: Scheme, options: dict[str, Any], nand: nandimg.Nand, *, durable: bool = True, plp: bool = False,
     readonly: bool = False, dram: int | None = None, on_disk: bool | None = None,
 ) -> Ssd:  # fmt: skip
-    """An Ssd of this scheme over that chip, neither formatted nor recovered yet. ``options`` are complete; ``dram`` is
-    the budget, if there is one. ``on_disk``: it is to be sized as if the chip were in a file, or as if not."""
+    """An Ssd of this scheme on that chip, neither formatted nor recovered yet. ``options`` must be complete; ``dram``
+    is the budget in bytes, if there is one. ``on_disk``: size it as if the chip were in a file (or not); None: ask the
+    chip."""
     geometry = nand.geometry
     buffer_pages = options["buffer"] if options["buffer"] >= 0 else default_buffer(of, geometry)
-    if readonly:  # what the NVRAM saved must be held somewhere
+    if readonly:  # room for the pages that the NVRAM saved
         buffer_pages += nvram_slots(nand)
     elif plp:
         buffer_pages = _protected_pages(nand, max(1, buffer_pages))
     reserve = options["gc_reserve"]
     if not reserve and durable and (nand.on_disk if on_disk is None else on_disk) and geometry.blocks >= 64:
-        reserve = max(2, geometry.blocks // 128)  # a sync of the image frees as many blocks as were cleaned since
+        reserve = max(2, geometry.blocks // 128)  # cleaned blocks are free only after the next sync of the image
     ssd = Ssd(
         nand, geometry.lpas, of.oob_with(options), buffer_pages=buffer_pages, plp=plp and not readonly,
         buffer_in_order=of.buffer_in_order, durable=durable, wear_spread=wear_spread(options, geometry),
@@ -93,12 +94,12 @@ def build_ssd(
     options.update(of.derive(ssd, options))
     ssd.install(*of.build(ssd, options))
     if not options["gc_reserve"] and geometry.blocks >= FEW_BLOCKS:
-        ssd.reserve_for(2 * geometry.paired_pages)  # pages of as many victims go together before a sync fills a group
+        ssd.reserve_for(2 * geometry.paired_pages)  # pages of several victims are grouped until a sync fills a group
     return ssd
 
 
 def _protected_pages(nand: nandimg.Nand, wanted: int) -> int:
-    """Slots of a write buffer in NVRAM; BindError if not even one fits."""
+    """Slots of a write buffer in NVRAM, at most ``wanted``; BindError if not even one fits."""
     room = nvram_slots(nand)
     if room < 1 or not nand.keeps_data:
         have = (nand.region(WRITE_BUFFER) or (0, 0))[1]
@@ -115,12 +116,12 @@ def may_shrink(options: dict[str, Any], settings: dict[str, Any]) -> bool:
 class Device:
     """One open device. Offsets and lengths are bytes, of any alignment; one caller at a time.
 
-    Raises ImageError for a file that is no usable image, BindError when the scheme cannot run on it, UsageError for
-    names and options that do not exist, UncorrectableError (EIO) for a page that cannot be read.
+    Raises ImageError for a file that is not a usable image, BindError when the scheme cannot run on it, UsageError for
+    unknown names and options, UncorrectableError (EIO) for a page that cannot be read.
     """
 
     def __init__(self, image: Image, nand: nandimg.Nand, of: Scheme, options: dict[str, Any], **settings: Any) -> None:
-        """Build and recover; ``open`` and ``memory`` are the ways in."""
+        """Build the device; use ``open`` or ``memory``, which also format or recover it."""
         self._image = image
         self._scheme = of
         self._settings = settings
@@ -137,8 +138,8 @@ class Device:
         self.size: int = nand.geometry.logical_bytes
         self.recovery = recovery.Report()
         self.cuts: list[Cut] = []  #: what is smaller than by default, for the budget of DRAM
-        self.now_ns = 0  #: the virtual time at which requests arrive; whoever wants time to pass sets it before each
-        self.end_ns = 0  #: the virtual end of the last one
+        self.now_ns = 0  #: virtual arrival time of the next request, in ns; a caller sets it to let time pass
+        self.end_ns = 0  #: virtual end of the last request, in ns
 
     @classmethod
     def open(
@@ -150,14 +151,14 @@ class Device:
         """Open an image, recovering whatever state it is in; a blank one is bound to ``ftl`` (pagemap) and formatted.
         ``ftl`` is a name, or the class of an FTL in Python.
 
-        ``dram`` is a budget in bytes. ``sync="none"`` gives up what a flush promises about the host's death.
-        ``readonly`` changes nothing in the file, not even by recovering. ``front`` makes what stands in front of the
-        chip, as the faults of ``--fault`` do. ``repair`` passes over a checkpoint that no mount takes.
-        ``held``, for ``readonly``: this process has the image's lock, and changes nothing meanwhile. ``alone``, for
-        ``readonly``: nobody else may have it open, not even to read.
+        ``dram`` is a budget in bytes. With ``sync="none"`` a flush does not protect against a crash of the host.
+        ``readonly`` changes nothing in the file, not even by recovering. ``front`` wraps the chip, as the faults of
+        ``--fault`` do. ``repair`` skips a checkpoint that cannot be mounted. ``held``, for ``readonly``: this process
+        holds the image's lock already, and changes nothing meanwhile. ``alone``, for ``readonly``: no other process may
+        have it open, not even to read.
 
-        A bound image names its FTL. One that is not registered (a ``package.module:Class``) is imported only if it is
-        named here too, as ``ftl``, or if ``trust`` says that whatever the image names may be: UntrustedError else.
+        A bound image names its FTL. An FTL that is not registered (a ``package.module:Class``) is imported only if
+        ``ftl`` names it too, or with ``trust``; otherwise UntrustedError.
         """
         if sync not in SYNC_MODES:
             raise UsageError(f"sync {sync!r}: use {' or '.join(SYNC_MODES)}")
@@ -166,7 +167,7 @@ class Device:
             return cls.start(image, ftl, options or {}, front, dram=dram, sync=sync, plp=plp, readonly=readonly,
                              repair=repair, trust=trust)
         except BaseException:
-            with suppress(OSError):  # what went wrong before is the news
+            with suppress(OSError):  # the first error is the one to report
                 image.give_back()
             image.close()
             raise
@@ -176,7 +177,7 @@ class Device:
         cls, geometry: Geometry, ftl: str | type = DEFAULT_FTL, options: dict[str, Any] | None = None, *,
         backend: str = "file", plp: bool = False, dram: int | None = None,
     ) -> Device:  # fmt: skip
-        """A device that lives and dies with this process; ``ftl`` is a name, or the class of an FTL in Python."""
+        """A device in memory, which ends with this process; ``ftl`` is a name, or the class of an FTL in Python."""
         return cls.start(nandimg.memory_image(geometry, backend), ftl, options or {}, plp=plp, dram=dram)
 
     @classmethod
@@ -205,13 +206,13 @@ class Device:
 
     @classmethod
     def _bind(cls, image: Image, name: str, given: dict[str, Any], settings: dict[str, Any]) -> None:
-        """Everything that can be refused is refused before the image is touched."""
+        """Bind a blank image; all refusals happen before the image is changed."""
         if settings.get("readonly"):
             raise BindError(f"{image.path}: blank; `flashfs mount` binds it to an FTL and formats it")
         try:
             image.bind(*cls.try_bind(image, name, given, settings))
         except RoomError as error:
-            if scheme(name).interpreted:  # a class of other people's: it is not asked again and again
+            if scheme(name).interpreted:  # user code is not called once per candidate size
                 raise
             op = sizing_op.enough(
                 image.header.geometry, lambda one: not isinstance(refusal(name, one, given, **settings), RoomError)
@@ -223,7 +224,7 @@ class Device:
     @staticmethod
     def try_bind(image: Image, name: str, given: dict[str, Any], settings: dict[str, Any]) -> tuple[Any, ...]:
         """What Image.bind stores if that image is bound to ``name``; BindError if it cannot be. The file is not
-        touched: the device is built, and nothing is formatted."""
+        changed: a device is built, but not formatted."""
         of = scheme(name)
         options = of.resolve(given)
         need = ENGINE_OOB + of.oob_with(options)
@@ -242,17 +243,17 @@ class Device:
         fixed = {option.name: options[option.name] for option in of.options if option.fixed}
         del trial
         if image.header.geometry.pages > MANY_PAGES:
-            gc.collect()  # engine and parts refer to each other, and the device that is kept is as large once more
+            gc.collect()  # engine and parts refer to each other, and the device that is kept needs as much again
         return name, fixed, need, features, nvram
 
     @staticmethod
     def _bound(
         image: Image, ftl: str | None, given: dict[str, Any], trusted: bool, readonly: bool
     ) -> tuple[Scheme, dict[str, Any]]:
-        """The scheme and the options of a bound image; what was fixed at binding is not to be changed."""
+        """The scheme and the options of a bound image; an option that was fixed at binding cannot be changed."""
         name = image.header.ftl
         if ftl is not None and ftl != name:
-            scheme(ftl)  # a name that nobody has is a slip
+            scheme(ftl)  # UsageError for an unknown name
             raise BindError(
                 f"{image.path}: bound to {name} for life, not {ftl}: leave that out, or make another image for it"
             )
@@ -271,7 +272,7 @@ class Device:
         return of, of.resolve({**given, **stored})
 
     def recover(self) -> None:
-        """From the image alone to a working device."""
+        """Recover the state from the image."""
         self.recovery = recovery.Recovery(self.ssd, self.readonly, self._settings.get("repair", False)).run()
 
     # --- what a host does
@@ -306,20 +307,21 @@ class Device:
         return into
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> int:
-        """All of ``data`` at ``offset``; durable after the next flush. Returns how many bytes."""
+        """Write ``data`` at ``offset``; durable after the next flush. Returns the number of bytes."""
         self._span(offset, len(data))
         self._writable()
         self.end_ns = byte_requests.write_range(self.ssd, offset, data, self.now_ns)
         return len(data)
 
     def trim(self, offset: int, length: int) -> None:
-        """The range reads zeros; whole pages are given back to the chip, ragged ends are overwritten."""
+        """The range reads zeros from now on. Whole pages are trimmed; the parts of pages at the ends are
+        overwritten."""
         self._span(offset, length)
         self._writable()
         self.end_ns = byte_requests.trim_range(self.ssd, offset, length, self.now_ns)
 
     def copy(self, source: int, target: int, length: int) -> None:
-        """The bytes at ``source`` are at ``target`` too; UsageError if the ranges overlap."""
+        """Copy ``length`` bytes from ``source`` to ``target``; UsageError if the ranges overlap."""
         self._span(source, length)
         self._span(target, length)
         self._writable()
@@ -328,9 +330,8 @@ class Device:
         self.end_ns = byte_requests.copy_range(self.ssd, source, target, length, self.now_ns)
 
     def remap(self, target: int, source: int, length: int, *, move: bool = False) -> None:
-        """The bytes at ``target`` read what those at ``source`` do now; ``move`` leaves nothing at the source. The
-        ranges may overlap. Whole pages are shared by a scheme that remaps, if both ranges begin at the same place of a
-        page; all else is copied."""
+        """Make ``target`` read what ``source`` reads now; with ``move``, the source is trimmed. The ranges may overlap.
+        A scheme that remaps shares whole pages if both offsets are equal modulo the page size; the rest is copied."""
         self._span(source, length)
         self._span(target, length)
         self._writable()
@@ -341,28 +342,29 @@ class Device:
         return self._image.chip_fd()
 
     def extent(self, offset: int, *, mapped: bool) -> int:
-        """The first byte from ``offset`` on whose page is ``mapped`` (or is not); the size if there is none."""
+        """The offset of the first byte from ``offset`` on whose page is mapped (or, if not ``mapped``, is not); the
+        device's size if there is none."""
         self._span(offset, 0)
         return offset + byte_requests.next_mapped(self.ssd, offset, self.size - offset, mapped)
 
     def flush(self) -> None:
-        """Everything acknowledged before survives every later crash."""
+        """Make everything acknowledged so far durable: it survives any later crash."""
         self._writable()
         self.ssd.sync_now(self.now_ns)
         self.end_ns = max(self.now_ns, self.quiet_at())
 
     def quiet_at(self) -> int:
-        """The virtual time, in ns, from which on no die and no channel has anything to do."""
+        """The virtual time, in ns, at which all dies and channels are idle."""
         clock = self._image.chip.clock()
         return int(max(*clock["dies"], *clock["channels"]))
 
     def busy_ns(self) -> dict[str, list[int]]:
-        """{"dies": [ns for which each had something to do], "channels": [...]}, since the counters were set to 0."""
+        """{"dies": [busy time of each in ns], "channels": [...]}, since the counters were reset."""
         clock = self._image.chip.clock()
         return {"dies": clock["die_busy"], "channels": clock["channel_busy"]}
 
     def stay_pageable(self) -> None:
-        """The image's mappings may leave memory, even if the process has locked what it has."""
+        """Let the image's mappings be paged out, even if the process has locked its memory."""
         self._image.chip.stay_pageable()
 
     def checkpoint(self) -> None:
@@ -370,7 +372,7 @@ class Device:
         self.ssd.checkpoint()
 
     def close(self, clean: bool = True) -> None:
-        """Let the image go; ``clean`` flushes and leaves a checkpoint, so that the next mount scans nothing."""
+        """Close the image. ``clean`` flushes and writes a checkpoint first, so the next mount needs no scan."""
         try:
             if clean and not self.readonly and not self._image.chip.closed:
                 self.leave()
@@ -378,21 +380,21 @@ class Device:
             self._image.close()
 
     def give_back(self) -> bool:
-        """Close, and if the image was bound by this open, leave it as blank as it was: for a mount that came to
-        nothing. False, and still open, if it was not."""
+        """For a mount that failed: if this open bound the image, make it blank again and close it. Otherwise return
+        False and leave it open."""
         if not self._image.give_back():
             return False
         self._image.close()
         return True
 
     def leave(self) -> None:
-        """Flush, and leave a checkpoint that is clean, if there is anything new; the image may then be opened again."""
+        """Flush and write a clean checkpoint, if anything changed since the last one; the image stays open."""
         if not self.ssd.unchanged_since_clean():
             self.ssd.sync_now()
             self.ssd.checkpoint(clean=True)
 
     def forget_counts(self) -> None:
-        """What ``stats`` counts is counted from now on; virtual time goes on."""
+        """Reset the counters of ``stats``; virtual time goes on."""
         self.ssd.forget_counts()
         self._image.chip.reset_counters()
 
@@ -404,7 +406,7 @@ class Device:
         self.fail_if_lost()
 
     def fail_if_lost(self) -> None:
-        """Take no more changes if a part of the image was found gone: nothing that needs it may be acknowledged."""
+        """Refuse changes if a part of the image is gone: nothing that needs it may be acknowledged."""
         if self._image.chip.lost:
             self.ssd.fail(f"{self.path}: {self._image.chip.lost}")
 
@@ -414,11 +416,12 @@ class Device:
     def __exit__(self, *problem: object) -> None:
         self.close(clean=problem[0] is None)
 
-    # --- what a person asks
+    # --- for people: statistics, health, configuration
 
     def stats(self) -> dict[str, Any]:
-        """Counters since this device was opened, but for ``blocks_opened``, which counts the chip's whole life: with
-        ``pool``, how many were emptied meanwhile. ``operations``, if there are faults, is what they are counted in."""
+        """Counters since this device was opened. ``blocks_opened`` counts over the chip's whole life: with ``pool`` it
+        gives the number of blocks emptied meanwhile. ``operations``, present with injected faults, is the count by
+        which faults are placed."""
         self.ssd.fit_cache()
         totals, by_cause = self.ssd.operations()
         host = {"read": self.ssd.host_read, "write": self.ssd.host_write, "trim": self.ssd.host_trim,
@@ -457,9 +460,9 @@ class Device:
         return [f"{self.ftl}: --dram {shown(self._settings['dram'])}: {', '.join(map(str, self.cuts))}"]
 
     def smart(self) -> dict[str, Any]:
-        """The chip's health: wear, bad blocks, and what it did in all its life: ``life``, in pages, as far as its
-        checkpoints know and since this mount; ``spare`` is in per cent of the blocks beyond the host's that the chip
-        was made with, ``used`` in per cent of its endurance, by the mean of its blocks."""
+        """The chip's health: wear, bad blocks and lifetime counters. ``life`` is in pages: what the checkpoints
+        recorded plus this mount. ``spare`` is per cent of the original blocks beyond the host's capacity; ``used`` is
+        mean erases in per cent of the endurance."""
         blocks = block_map.block_map(self.ssd)
         health, wear = blocks["health"], blocks["erases"][blocks["health"] == 0]
         least, most = (int(wear.min()), int(wear.max())) if len(wear) else (0, 0)
@@ -488,10 +491,10 @@ class Device:
         }
 
     def _life(self) -> dict[str, int]:
-        """Pages that the host wrote and pages that were programmed since the chip was made, and how often its power
-        went without an unmount; what followed the last checkpoint before such a cut is in none of them."""
+        """Pages that the host wrote and pages programmed since the chip was made, and the number of power losses
+        without an unmount. What followed the last checkpoint before such a loss is not counted."""
         found = life_of(self.ssd)
-        if self.readonly:  # what a recovery finds that nobody keeps is nothing that happened
+        if self.readonly:  # a read-only mount keeps nothing of its recovery, so it does not count
             found = Life.of(newest_slot(self.nand))
         written, programs = found.host_writes, found.programs
         return {"host_writes": written, "programs": programs, "unsafe_shutdowns": found.unsafe_shutdowns}
@@ -502,9 +505,9 @@ class Device:
         return round(max(0.0, 100 * (made_with - grown) / made_with), 1) if made_with > 0 else 0.0
 
     def block_map(self) -> dict[str, Any]:
-        """What each block is doing: arrays with an item a block, the block's number being its place. ``state`` and
-        ``stream`` are places in ``states`` and ``streams`` ("none": a block that takes no pages); ``valid`` is in
-        pages, as is ``next_page``, which those that were programmed lie before; ``erases`` is the chip's count."""
+        """The state of each block, as arrays indexed by block number. ``state`` and ``stream`` are indices into
+        ``states`` and ``streams`` ("none": the block takes no pages); ``valid`` counts live pages; pages below
+        ``next_page`` are programmed; ``erases`` is the chip's count."""
         blocks = block_map.block_map(self.ssd)
         return {
             "blocks": self.nand.blocks,
@@ -516,7 +519,7 @@ class Device:
         }
 
     def config(self) -> dict[str, Any]:
-        """How the device was made and opened."""
+        """How the device was created and opened."""
         header = self._image.header
         return {
             "image": str(self.path) if self.path else None,
@@ -531,13 +534,13 @@ class Device:
         }
 
     def problems(self) -> list[str]:
-        """Every broken invariant between mapping, OOB, validity and pool, a line each."""
+        """One line for each broken invariant between mapping, OOB, validity and pool."""
         return self.ssd.check() + cross_check(self.ssd)
 
 
 def refusal(name: str, geometry: Geometry, options: dict[str, Any] | None = None, **settings: Any) -> BindError | None:
-    """Why the FTL cannot be bound to a chip of that geometry in a file, or None if it can be. ``settings`` are those of
-    Device.start."""
+    """The BindError for binding the FTL to a chip of that geometry in a file, or None if it can be bound. ``settings``
+    are those of Device.start."""
     image = nandimg.memory_image(geometry, "meta")
     try:
         Device.try_bind(image, name, options or {}, {**settings, "on_disk": True})
@@ -549,7 +552,7 @@ def refusal(name: str, geometry: Geometry, options: dict[str, Any] | None = None
 
 
 def check_trust(path: str | Path | None, name: str) -> None:
-    """UntrustedError if the FTL that the header of an image names would be code of the image's own choice."""
+    """UntrustedError if an image's header names an FTL that is not registered: the image would choose code to run."""
     if ":" in name and not is_registered(name):
         raise UntrustedError(
             f"{path}: its header names {name}, which is not registered: to import it as the FTL, use "
@@ -558,9 +561,9 @@ def check_trust(path: str | Path | None, name: str) -> None:
 
 
 def upgrade(path: str | Path) -> nandimg.Upgrade:
-    """Make an image one of the newest format version, with the features that engine and scheme give to new ones;
-    nothing but its header changes. A scheme that nobody registered is not asked. ImageError for what is no usable
-    image, is in use, or is newer than this program."""
+    """Upgrade an image to the newest format version, with the features that engine and scheme give to new images; only
+    its header changes. A scheme that is not registered is not asked for its features. ImageError for a file that is not
+    a usable image, is in use, or is newer than this program."""
     image = nandimg.open_image(path)
     try:
         name = image.header.ftl
@@ -572,8 +575,9 @@ def upgrade(path: str | Path) -> nandimg.Upgrade:
 
 
 def check_features(image: Image, of: Scheme, *, readonly: bool) -> None:
-    """ImageError if the image has a feature that engine and scheme do not know; BindError if it is to be written and
-    lacks one with which this program writes such images. The engine writes those that lack its own as it did before."""
+    """ImageError if the image has a feature unknown to engine and scheme; BindError if it will be written and lacks a
+    feature that the scheme needs for writing. An image without a feature of the engine is written as before that
+    feature."""
     known = [feature.name for feature in (*FEATURES, *of.features)]
     image.header.refuse_unknown(image.path, known, readonly=readonly)
     there = {feature.name for feature in image.header.features}
@@ -584,8 +588,8 @@ def check_features(image: Image, of: Scheme, *, readonly: bool) -> None:
 
 
 def _stored_options(image: Image, of: Scheme) -> dict[str, Any]:
-    """What was fixed at binding, as the header has it; CorruptError if it is not what binding stores. An option that
-    there was not yet is what it was before there was a choice."""
+    """The options fixed at binding, from the header; CorruptError if it holds anything else. An option added after the
+    image was bound has its ``before`` value."""
     fixed = {option.name: option for option in of.options if option.fixed}
     out: dict[str, Any] = {name: option.before for name, option in fixed.items() if option.before is not None}
     for name, value in (image.header.options or {}).items():

@@ -1,4 +1,4 @@
-"""Errors of the device and of the schemes: one line each, naming what was given and what to do."""
+"""Errors of the device and of the schemes: the message is one line, with what was given and what to do."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from nandimg.errors import NandimgError
 
 
 class FlashfsError(Exception):
-    """Base of every error that flashfs raises on purpose. ``exit_code`` is what a command ends with."""
+    """Base of every error that flashfs raises on purpose. ``exit_code`` is the exit code of a command."""
 
     exit_code = 1
 
 
 class UsageError(FlashfsError):
-    """The caller asked for something that does not exist or does not fit: exit code 2."""
+    """An argument names something that does not exist or does not fit: exit code 2."""
 
     exit_code = 2
 
@@ -24,8 +24,8 @@ class BindError(FlashfsError):
 
 
 class RoomError(BindError):
-    """The chip has too few blocks beside the host's pages for what the scheme keeps: over-provisioning would help.
-    ``why`` is the message without what to do."""
+    """The chip has too few blocks besides the host's pages for the scheme: more over-provisioning would help. ``why``
+    is the message without the advice."""
 
     def __init__(self, why: str, would_do: str = "a larger --op") -> None:
         super().__init__(f"{why}; use {would_do}")
@@ -33,15 +33,16 @@ class RoomError(BindError):
 
 
 class UntrustedError(BindError):
-    """The header of an image names code that is not registered, and nobody said that it may be imported."""
+    """The header of an image names an FTL that is not registered, and the caller did not allow its import."""
 
 
 class CorruptError(FlashfsError):
-    """The image holds what no power cut can have left; the message names the page."""
+    """Damage in the image that no power cut can cause; the message says where."""
 
 
 class MapLostError(CorruptError):
-    """A translation page that a recovery needs cannot be read: it has to do without the checkpoint that names it."""
+    """A translation page that a recovery needs cannot be read: recovery goes on without the checkpoint that names
+    it."""
 
 
 class DeviceFullError(FlashfsError):
@@ -49,8 +50,8 @@ class DeviceFullError(FlashfsError):
 
 
 class DeviceFailedError(FlashfsError, OSError):
-    """The device takes no more changes (EIO) until its image is opened again: going on could lose what was promised.
-    What can be read still can."""
+    """The device refuses changes (EIO) until its image is opened again: further changes could lose acknowledged data.
+    Reads still work."""
 
     def __init__(self, why: str) -> None:
         OSError.__init__(self, 5, f"{why}; nothing more is changed until the image is mounted again")
@@ -81,7 +82,7 @@ class FtlError(FlashfsError, OSError):
 
 
 def one_line(error: BaseException) -> tuple[str, int]:
-    """(what to tell the user, exit code) for anything that ended a command: never a traceback, never two lines."""
+    """(message for the user, exit code) for any error that ends a command: no traceback, a single line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, KeyboardInterrupt):
@@ -95,13 +96,13 @@ def one_line(error: BaseException) -> tuple[str, int]:
     return f"internal error: {type(error).__name__}: {text}", 1
 
 
-#: what a class of other people's may raise, and it is a mistake of that class: `sys.exit()` is no rarity there
+#: exceptions that count as mistakes of a user's class: such classes may well call `sys.exit()`
 MISTAKES = (Exception, SystemExit, GeneratorExit)
 
 
 def is_mistake(error: BaseException) -> bool:
-    """Whether a class of other people's raised this itself. KeyboardInterrupt is one only where the class has a
-    ``raise`` of it: else somebody pressed Ctrl-C while it ran."""
+    """Whether a user's class raised this itself. KeyboardInterrupt counts only if the class raises it explicitly:
+    otherwise the user pressed Ctrl-C while it ran."""
     if not isinstance(error, KeyboardInterrupt):
         return isinstance(error, MISTAKES)
     at = error.__traceback__

@@ -1,4 +1,4 @@
-"""Chips that FTLs have room on. It is tried, not computed: a scheme says what it needs where it is built."""
+"""Chips on which FTLs have room. This is tried, not computed: a scheme reports its needs when it is built."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from nandimg.geometry import BLOCKS_LIMIT, LPA_LIMIT
 
 
 def refusals(geometry: Geometry) -> dict[str, BindError]:
-    """{FTL: why not} of those that this program brings and that cannot be bound to such a chip."""
+    """{FTL: BindError} of the built-in FTLs that cannot be bound to such a chip."""
     found = {name: refusal(name, geometry) for name in SCHEMES}
     return {name: error for name, error in found.items() if error is not None}
 
 
 def sized(size_bytes: int, given: Mapping[str, Any]) -> Geometry:
-    """A chip that exports ``size_bytes``; what ``given`` does not say of its shape follows from the size. Where it does
-    not say how much over-provisioning there is, a small chip gets as much as every FTL needs. UsageError if it is too
-    large, or its over-provisioning was meant in per cent."""
+    """The geometry of a chip that exports ``size_bytes``; fields not in ``given`` follow from the size. Without a given
+    over-provisioning, a small chip gets enough for every FTL. UsageError if it is too large, or if the
+    over-provisioning looks like per cent."""
     given = {**given, **side_by_side(size_bytes, given)}
     if given.get("op", 0) >= OP_MOST:
         raise UsageError(
@@ -40,7 +40,7 @@ def sized(size_bytes: int, given: Mapping[str, Any]) -> Geometry:
 
 
 def _check_size(size_bytes: int, given: Mapping[str, Any]) -> None:
-    """UsageError if no chip of that shape is so large."""
+    """UsageError if no chip of that shape can be so large."""
     shape = {**Geometry().as_dict(), "op": OP, **given}
     page_bytes, per_block, op = shape["page_bytes"], shape["pages_per_block"], shape["op"]
     most = int(min(LPA_LIMIT, BLOCKS_LIMIT * per_block) / (1 + op)) * page_bytes
@@ -52,8 +52,8 @@ def _check_size(size_bytes: int, given: Mapping[str, Any]) -> None:
 
 
 def lacking(geometry: Geometry) -> dict[str, str]:
-    """{FTL: why} of those of ours that such a chip is refused by, one that is large enough to be tried; BindError if
-    all of them refuse it."""
+    """{FTL: why} of the built-in FTLs that refuse such a chip, if it is large enough to be tried; BindError if all of
+    them refuse it."""
     found = refusals(geometry) if geometry.lpas <= TRIED_PAGES else {}
     if len(found) < len(SCHEMES):
         return {name: str(error) for name, error in found.items()}
@@ -75,22 +75,22 @@ def enough_for(name: str, geometry: Geometry) -> float | None:
 
 
 def enough_for_all(geometry: Geometry) -> float | None:
-    """The ``--op`` with which such a chip has room for every FTL that this program brings; None if not found."""
+    """The ``--op`` with which such a chip has room for every built-in FTL; None if not found."""
     return enough(geometry, lambda one: not _short_of_room(one))
 
 
 def _short_of_room(geometry: Geometry) -> bool:
-    """Whether any scheme of ours has too few blocks there. What else it may be refused for, more blocks do not mend."""
+    """Whether any built-in scheme has too few blocks there. More blocks do not help against other refusals."""
     return any(isinstance(refusal(name, geometry), RoomError) for name in SCHEMES)
 
 
 def first_mount_bytes(header: Header) -> dict[str, int]:
-    """{FTL: bytes that its first mount allocates on the host's disk, beside what a blank image has}, with the options
-    and the DRAM that each has by default. Those that want more NVRAM than an image can have are left out."""
+    """{FTL: bytes that its first mount allocates on the host's disk, in addition to the blank image}, with default
+    options and DRAM. FTLs that want more NVRAM than an image can have are left out."""
     found, geometry = {}, header.geometry
     for name, of in SCHEMES.items():
         options = of.resolve({})
-        with suppress(ImageError):  # NVRAM of more than an image may have: it is refused when it is to be bound
+        with suppress(ImageError):  # more NVRAM than an image may have: binding refuses it
             with_regions = header.with_regions(of.nvram(geometry, options, None))
             bound = replace(with_regions, ftl=name, oob_used=ENGINE_OOB + of.oob_with(options))
             found[name] = max(0, bound.allocated_bytes - header.allocated_bytes)

@@ -1,4 +1,4 @@
-"""Where a file system ends on its disk, as its superblock says: blkid of older systems does not tell."""
+"""Where a file system ends on its disk, from its superblock: blkid of older systems does not report it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-SUPER_BYTES = 4096  #: of each place that is read
+SUPER_BYTES = 4096  #: bytes read per superblock
 EXT4_AT, EXT4_MAGIC, EXT4_64BIT = 1024, 0xEF53, 0x80
 BTRFS_AT, BTRFS_MAGIC = 0x10000, b"_BHRfS_M"
-SIZED = {"ext4": "resize2fs", "btrfs": "btrfs filesystem resize"}  #: what makes one smaller; xfs cannot be
+SIZED = {"ext4": "resize2fs", "btrfs": "btrfs filesystem resize"}  #: the command that shrinks it; xfs cannot be shrunk
 
 
 class End(NamedTuple):
-    """``name`` of a file system, and the bytes from the beginning of the disk to its end."""
+    """A file system's ``name``, and the bytes from the beginning of the disk to its end."""
 
     name: str
     size: int
 
 
 def end_of(read: Callable[[int, int], bytes]) -> End | None:
-    """Of the disk whose bytes ``read(offset, n)`` gives, fewer at its end: the file system that `flashfs up` could have
-    made there, or None if there is none of these."""
+    """The file system on a disk, if it is one that `flashfs up` can make; else None. ``read(offset, n)`` returns bytes
+    of the disk, fewer at its end."""
     for look in (_ext4, _xfs, _btrfs):
         found = look(read)
         if found is not None:
@@ -55,7 +55,7 @@ def _btrfs(read: Callable[[int, int], bytes]) -> End | None:
 
 
 def smaller(found: End) -> str:
-    """What has to be done before the disk may end sooner."""
+    """Advice for the user: what to do before the disk can shrink."""
     if found.name in SIZED:
         return f"make that smaller first ({SIZED[found.name]})"
     return "it cannot be made smaller: copy what is in it elsewhere, and make another"

@@ -1,16 +1,16 @@
-"""Where a class is looked for that ``package.module:Class`` names. Apart from the schemes, so that a command that needs
-none of them imports none."""
+"""Where the class of a ``package.module:Class`` is searched. Separate from the schemes, so that a command that needs no
+scheme imports none."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-SEARCHED: list[str] = []  #: folders, beside the Python path
+SEARCHED: list[str] = []  #: folders, in addition to the Python path
 
 
 def search_here() -> None:
-    """From now on ``package.module:Class`` is looked for in the present directory too: what the command line does. One
-    that was deleted has nothing to find."""
+    """Search ``package.module:Class`` in the current directory too, as the command line does. A deleted directory is
+    skipped."""
     try:
         SEARCHED[:] = [str(Path.cwd())]
     except FileNotFoundError:

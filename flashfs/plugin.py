@@ -1,4 +1,4 @@
-"""What the author of an FTL in Python may import: docs/python-ftl.md says what each is for. Nothing has to be."""
+"""Names that an FTL in Python may import (all optional); docs/python-ftl.md describes each."""
 
 from flashfs.errors import DeviceFullError, FtlError
 from flashfs.ftl import Option

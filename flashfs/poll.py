@@ -1,4 +1,4 @@
-"""Waiting for descriptors, however high their numbers: select(2) knows none from 1024 on."""
+"""Waiting for descriptors of any number: select(2) takes none from 1024 on."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import select
 
 
 def readable(*descriptors: int, timeout_s: float) -> list[int]:
-    """Those of ``descriptors`` that can be read, or whose other side is gone; of a pidfd: the process has ended.
+    """The ``descriptors`` that are readable or whose other side is gone (for a pidfd: the process has ended).
 
-    Waits for the first of them, for ``timeout_s`` seconds at most; [] when none came."""
+    Waits for the first of them, for ``timeout_s`` seconds at most; [] on a timeout."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)

@@ -1,8 +1,8 @@
-"""Another exported size for an image: the same chip, with more or with less of its flash kept in reserve.
+"""Resizing: another exported size for an image, on the same chip with more or less over-provisioning.
 
-Every scheme sizes its tables, its checkpoints and its reserve by the exported size, and some put pages where it says.
-So a chip with the same blocks and the same wear is made beside the image, bound as that one was, and what the host had
-written is written to it; then it takes the image's name. Nothing of the image changes before that.
+Every scheme sizes its tables, checkpoints and reserve by the exported size, and some place pages by it. So a new chip
+with the same blocks and wear is created next to the image, bound to the same FTL, and the host's data is copied to it;
+then it takes the image's name. The image does not change before that.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from flashfs.sizing.op import TRIED_PAGES
 from flashfs.text import shown, shown_down
 from nandimg.image import is_at
 
-CHUNK = 1 << 20  #: bytes that are copied at once
+CHUNK = 1 << 20  #: bytes copied at once
 CHECKSUM_END = 8  #: of a boot slot: magic and checksum, SPEC.md section 7
 
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """Sizes in bytes, as the host sees them; ``copied`` is what was written again, ``op`` the over-provisioning now."""
+    """Sizes in bytes, as the host sees them; ``copied``: bytes that were copied; ``op``: the new over-provisioning."""
 
     before: int
     after: int
@@ -41,12 +41,12 @@ class Resized:
 
 
 def resize(path: str | Path, size: int, *, ftl: str | None = None, trust: bool = False) -> Resized:
-    """Export ``size`` bytes of the image. UsageError for a size that is none or that would cut off what is written,
-    BindError if the chip has too few blocks for it, ImageError if the image is in use.
+    """Export ``size`` bytes of the image. UsageError for an invalid size or one that would cut off data, BindError if
+    the chip has too few blocks for it, ImageError if the image is in use.
 
-    An image that was not unmounted is recovered on the way. The UUID, the erase counts, bad blocks and the counters of
-    the whole life stay; holes stay holes. The host's disk needs room for all that is written once more. A death of this
-    process leaves the image as it was, and perhaps a file ``.NAME.*.resize``, which may be removed.
+    An image that was not unmounted is recovered first. UUID, erase counts, bad blocks and lifetime counters stay; holes
+    stay holes. The host's disk needs room for a second copy of the data. If this process dies, the image is unchanged,
+    and a file ``.NAME.*.resize`` may be left, which can be removed.
     """
     path = Path(path).resolve()
     with _held(path, ftl, trust) as old:
@@ -69,7 +69,7 @@ def resize(path: str | Path, size: int, *, ftl: str | None = None, trust: bool =
 
 @dataclass(frozen=True, slots=True)
 class _Old:
-    """The image as it is; ``device`` is None for a blank one."""
+    """The old image; ``device`` is None for a blank one."""
 
     header: nandimg.Header
     chip: Any
@@ -78,7 +78,7 @@ class _Old:
 
 @contextmanager
 def _held(path: Path, ftl: str | None, trust: bool) -> Iterator[_Old]:
-    """The image, opened read-only: while it is, no other process opens or resizes it."""
+    """The image, opened read-only: meanwhile no other process can open or resize it."""
     if nandimg.inspect(path).ftl:
         with Device.open(path, ftl=ftl, trust=trust, readonly=True, alone=True) as device:
             yield _Old(nandimg.inspect(path), device.nand, device)
@@ -94,8 +94,8 @@ def _lpas(size: int, old: nandimg.Geometry) -> int:
 
 
 def _most_of(path: Path, old: _Old, asked: int) -> str:
-    """How much the FTL can export of the chip, in words; "" if that is not less than the pages that were ``asked``, or
-    the chip is too large to be tried, or has no FTL yet."""
+    """How much of the chip the FTL can export, in words; "" if that is at least the ``asked`` pages, or the chip is too
+    large to be tried, or has no FTL yet."""
     geometry = old.header.geometry
     if old.device is None or geometry.pages > TRIED_PAGES:
         return ""
@@ -111,7 +111,7 @@ def _most_of(path: Path, old: _Old, asked: int) -> str:
 
 
 def _nothing_behind(path: Path, device: Device | None, size: int) -> None:
-    """UsageError if something is written where the device is to end, or a file system ends beyond that."""
+    """UsageError if there is data beyond the new end of the device, or a file system ends beyond it."""
     if device is None or size >= device.size:
         return
     found = fs_end.end_of(lambda offset, n: device.read(offset, min(n, device.size - offset)))
@@ -126,7 +126,7 @@ def _nothing_behind(path: Path, device: Device | None, size: int) -> None:
 
 @contextmanager
 def _made_beside(path: Path, old: _Old, geometry: nandimg.Geometry) -> Iterator[Path]:
-    """A blank chip like the old one, to be filled; it takes the image's place at the end, or is removed."""
+    """A blank chip like the old one, to be filled; it replaces the image at the end, or is removed after an error."""
     made = path.with_name(f".{path.name}.{secrets.token_hex(4)}.resize")
 
     def worn(chip: nandimg.Chip) -> nandimg.Chip:
@@ -141,7 +141,7 @@ def _made_beside(path: Path, old: _Old, geometry: nandimg.Geometry) -> Iterator[
         if old.device is None:
             with closing(nandimg.open_image(made)) as blank:
                 worn(blank.chip)
-        else:  # to bind it lays it out anew, and to format it takes its first blocks: in between it becomes as old
+        else:  # binding changes the layout, and formatting opens the first blocks: so the wear is copied in between
             with Device.open(made, ftl=old.header.ftl, options=_options(old), front=worn, trust=True):
                 pass
         yield made
@@ -160,7 +160,7 @@ def _made_beside(path: Path, old: _Old, geometry: nandimg.Geometry) -> Iterator[
 
 
 def _options(old: _Old) -> dict[str, str]:
-    """Those of the old image; but what followed from its size follows from the new one's."""
+    """The options of the old image, without those that were derived from its size."""
     options = dict(old.header.options or {})
     if old.device is not None:
         of, ssd, now = scheme(old.header.ftl), old.device.ssd, dict(old.device.options)
@@ -185,7 +185,7 @@ def _written_again(old: Device, made: Path) -> int:
 
 
 def _keep_life(old: Device, made: Path) -> None:
-    """The counters of the whole life go on: what was programmed now is added."""
+    """Continue the lifetime counters: the programs of this copy are added."""
     before = Life.of(newest_slot(old.nand))
     with closing(nandimg.open_image(made)) as image:
         raw = newest_slot(image.chip)

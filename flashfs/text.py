@@ -1,4 +1,4 @@
-"""Names, sizes and numbers as people read them, whatever they are printed on."""
+"""Names, sizes and numbers as text for people."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def printable(text: str) -> str:
-    """``text`` with everything that a terminal would obey, and bytes of a name that are no UTF-8, written as escapes:
-    names of files and of things in an image are other people's."""
+    """``text`` with terminal control characters and bytes that are not UTF-8 written as escapes, because names of files
+    and names in an image are not trusted."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def encodable(text: str) -> str:
-    """``text`` as UTF-8 can hold it: bytes of a name that are none are written as escapes, as ``printable`` does."""
+    """``text`` that can be encoded as UTF-8: other bytes of a name are written as escapes, as in ``printable``."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -39,13 +39,14 @@ def shown(size_bytes: float) -> str:
 
 
 def shown_down(size_bytes: int) -> str:
-    """A limit as it can be typed: in whole units of which there are ten or more, and not above ``size_bytes``."""
+    """A limit in a form that can be typed: a whole number (10 or more) of the largest such unit, not above
+    ``size_bytes``."""
     power = max((power for power in range(len(UNITS)) if size_bytes >= 10 * 1024**power), default=0)
     return f"{size_bytes // 1024**power} {UNITS[power]}"
 
 
 def meant(name: object, known: Iterable[str]) -> str:
-    """What to put after ``name`` in a message: " (did you mean slimftl?)", or "" if no ``known`` name is like it."""
+    """A hint to put after ``name`` in a message: " (did you mean slimftl?)", or "" if no ``known`` name is similar."""
     near = {one.lower(): one for one in known}
     found = get_close_matches(str(name).lower(), near, n=1, cutoff=0.6)
     return f" (did you mean {near[found[0]]}?)" if found else ""

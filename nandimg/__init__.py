@@ -1,6 +1,6 @@
 """A NAND chip in a sparse file: geometry, image format, the rules of flash, virtual time, faults.
 
-A library of its own: what an OOB's bytes mean is the business of whoever drives the chip.
+The library can be used alone: only the program that drives the chip knows what the bytes of an OOB mean.
 """
 
 from nandimg._chip import Chip, checksum, page_checksum, places_of

@@ -6,15 +6,15 @@ from nandimg._clock cimport Timeline
 from nandimg._nand cimport CAUSES, OP_COUNT, Nand
 
 cdef extern from *:
-    struct guarded_tables:   # in guard.h, which nobody but the chip needs
+    struct guarded_tables:   # in guard.h, which only the chip needs
         int lost
 
 cdef enum:
     LAST_FAILED = 2          # is_touched: the block's last program failed, and its page is spoilt
 
 cdef inline uint32_t erase_begun(uint32_t epoch) noexcept nogil:
-    """What stands in place of the checksum in the record of a page that an erase hurt which was interrupted at that
-    epoch of its block."""
+    """The value that replaces the checksum in the record of a page that an interrupted erase damaged; ``epoch`` is its
+    block's epoch then."""
     return epoch ^ <uint32_t> 0xE5A5C3B7
 
 
@@ -27,10 +27,10 @@ cdef class Chip(Nand):
     cdef uint32_t record_head              # bytes of a record before its OOB
     cdef uint8_t* base                     # everything before the data region, mapped
     cdef uint64_t base_bytes
-    cdef guarded_tables* tables            # who tells that a page of that is gone; NULL of a chip in memory
-    cdef bint is_lost                      # one is, or the file was cut: no change is taken any more
+    cdef guarded_tables* tables            # reports that a page of the mapping is gone; NULL for a chip in memory
+    cdef bint is_lost                      # a page is gone, or the file was truncated: no change is accepted any more
     cdef uint8_t* boot
-    cdef uint64_t* table                   # block table: one 8-byte entry a block
+    cdef uint64_t* table                   # block table: one 8-byte entry per block
     cdef uint8_t* nvram_base
     cdef uint64_t nvram_bytes
     cdef dict regions                      # of the NVRAM: name -> (offset, bytes)
@@ -38,29 +38,29 @@ cdef class Chip(Nand):
     cdef Timeline nvram_time
     cdef uint8_t* spare
     cdef uint64_t data_at                  # file offset of the data region
-    cdef const uint8_t* data_map           # the data region, mapped for reading; NULL if that cannot be had
+    cdef const uint8_t* data_map           # the data region, mapped for reading; NULL if that failed
     cdef uint64_t data_bytes
     cdef int32_t* next_page                # -1: not known yet
     cdef uint32_t* touched                 # blocks programmed since the last sync
     cdef uint8_t* is_touched
     cdef uint8_t* is_renewed               # blocks erased since the image was opened
-    cdef uint8_t* is_blank                 # blocks of whose records the file has nothing: they are not to be touched
+    cdef uint8_t* is_blank                 # blocks whose records are holes of the file: reading them would use memory
     cdef uint32_t touched_n
-    cdef uint32_t* homes                   # of an unsummed chip: where the content of a block is, in blocks, or NO_HOME
-    cdef uint32_t* spare_homes             # ... where blocks were that have none any more
+    cdef uint32_t* homes                   # of an unsummed chip: the place of a block's content, in blocks, or NO_HOME
+    cdef uint32_t* spare_homes             # ... free places, whose blocks have no content any more
     cdef uint32_t homes_n, spare_homes_n
-    cdef uint32_t empty_homes_n            # of those the first, which take no memory
+    cdef uint32_t empty_homes_n            # the first so many of the free places take no memory
     cdef bint doubts                       # pages past their block's synced mark have their data verified
     cdef uint32_t die_mask, channel_mask
     cdef bint die_mask_works
-    cdef readonly bint unsummed            # page records carry no checksum: nothing can be wrong with them
+    cdef readonly bint unsummed            # page records have no checksum: it is in memory and keeps no data
     cdef int64_t read_ns, program_ns, erase_ns, transfer_ns, spare_ns
-    cdef int64_t die_least_ns              # of what keeps a die busy, the shortest
+    cdef int64_t die_least_ns              # the shortest time that an operation keeps a die busy
     cdef Timeline* die_time
     cdef Timeline* channel_time
-    cdef uint8_t* one_page                 # data that are read to be verified, and for nobody
+    cdef uint8_t* one_page                 # data that are read only to be verified
     cdef uint64_t[OP_COUNT][CAUSES] counts
-    cdef uint8_t* held                     # of sparse tables: a bit for each PIECE of the file that has disk blocks
+    cdef uint8_t* held                     # for sparse tables: a bit per 64 KiB piece of the file: has disk blocks
     cdef int64_t charge_nvram(self, int op, uint64_t lines, int cause, int64_t t_ns) noexcept nogil
     cdef release(self)
     cdef uint8_t* home(self, uint32_t block, uint32_t page) noexcept nogil

@@ -1,11 +1,11 @@
 """The chip in a file: the rules of NAND, the image's tables and data, virtual time, counters.
 
-Everything before the data region (boot area, block table, NVRAM, page records) is mapped shared, so a program of
-this chip that has returned survives the death of its process; the data region is written with ``pwrite``, a run of
-pages at a time, because a page cache page first touched through a mapping costs five to ten times as much.
+Everything before the data region (boot area, block table, NVRAM, page records) is mapped shared, so a page program that
+has returned survives the death of the process. The data region is written with ``pwrite``, a run of pages at a time,
+because a page cache page first touched through a mapping costs five to ten times as much.
 
-An erase is one 8-byte store: it raises the block's erase count, and a page record counts only while its epoch
-agrees with it (SPEC.md, "page records").
+An erase is one 8-byte store: it raises the block's erase count, and a page record is valid only while its epoch
+matches that count (SPEC.md, "page records").
 """
 cimport cython
 from libc.errno cimport EINTR, EIO, ENXIO, errno
@@ -89,21 +89,21 @@ cdef uint32_t check_of_zeros = crc32c(0, seven_zeros, 7)
 cdef enum:
     BOOT_SLOT_BYTES = 2048
     READ_CHUNK = 16          # pages
-    PIECE_SHIFT = 16         # sparse tables get disk blocks by pieces of 64 KiB: the data region begins at one
-    RECORDS_AHEAD = 16       # of pages that are read out of order, those fetched into the processor's cache
-    LOST_ERASES_MOST = 65536  # of one block, that a host's death can take at once
+    PIECE_SHIFT = 16         # sparse tables get disk blocks in pieces of 64 KiB; the data region is aligned to them
+    RECORDS_AHEAD = 16       # page records that are prefetched when pages are read out of order
+    LOST_ERASES_MOST = 65536  # most erases of one block that a host's death can lose
     COPY_CHUNK = 4096        # bytes
     MEMORY_PAGE = 4096       # bytes
-    TAKEN_MOST = 1 << 21     # bytes of a block, to be taken at once
-    SPARE_MOST = 1 << 20     # bytes of blocks without content, before what comes to them goes back to the kernel
-    MADV_POPULATE_WRITE = 23  # of Linux since 5.14; headers may be older
+    TAKEN_MOST = 1 << 21     # bytes; the memory of a larger block is not populated at once
+    SPARE_MOST = 1 << 20     # bytes of memory kept for blocks without content; above that it goes back to the kernel
+    MADV_POPULATE_WRITE = 23  # Linux 5.14 and later; headers may be older
 
 cdef enum:
-    UNSUMMED_BELOW = 8       # a record's head of fewer bytes has no checksum
+    UNSUMMED_BELOW = 8       # a record head of fewer bytes has no checksum
 
 cdef uint32_t NO_HOME = 0xFFFFFFFF  # of a block that has no content
 cdef uint32_t ERASES_MOST = 0xFFFFFFFE  # nandimg.geometry.ERASE_LIMIT
-cdef uint32_t NO_MORE_ERASES = 0xFFFFFFFF  # no epoch could follow it
+cdef uint32_t NO_MORE_ERASES = 0xFFFFFFFF  # no epoch can follow it
 
 RULES = (
     "outside the chip",
@@ -127,7 +127,7 @@ cdef enum:
 
 
 def places_of(regions):
-    """{name: (offset in the NVRAM, bytes)}: one after another, each on a page of its own."""
+    """{name: (offset in the NVRAM, bytes)}: one after another, each starting on a new page."""
     out, at = {}, 0
     for region in regions:
         out[region.name] = (at, region.bytes)
@@ -147,7 +147,7 @@ def page_checksum(const uint8_t[::1] data not None):
 
 @cython.final
 cdef class Chip(Nand):
-    """A chip whose state is an image (or anonymous memory when ``path`` is None). See nandimg.image for making one."""
+    """A chip whose state is an image (or anonymous memory if ``path`` is None). nandimg.image makes and opens chips."""
 
     def __cinit__(self):
         self.fd = -1
@@ -225,7 +225,7 @@ cdef class Chip(Nand):
             want_huge_pages(at, self.base_bytes)
         self.base = <uint8_t*> at
         if self.path is not None:
-            guard_install()  # again: who came meanwhile (faulthandler, for one) may have taken the signal
+            guard_install()  # for each chip: other code (such as faulthandler) may have replaced the signal handler
             self.tables = guard_watch(at, self.base_bytes, self.fd, not self.readonly)
             if self.tables == NULL:
                 raise MemoryError
@@ -235,7 +235,7 @@ cdef class Chip(Nand):
             self.data_map = NULL
             if at != MAP_FAILED:
                 self.data_map = <const uint8_t*> at
-        elif self.unsummed:  # few pages have content, and are written often: system calls would be most of the work
+        elif self.unsummed:  # few pages have content, and are written often: system calls would dominate
             at = mmap(NULL, self.data_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
             if at == MAP_FAILED:
                 raise OSError(errno, os.strerror(errno), str(self.path))
@@ -281,11 +281,11 @@ cdef class Chip(Nand):
         self.channel_time = NULL
         self.one_page = NULL
         self.fd = -1
-        if fd >= 0 and close_fd(fd) != 0:   # not os.close: the last chips go when modules are gone
+        if fd >= 0 and close_fd(fd) != 0:   # not os.close: the last chips are freed after the modules
             raise OSError(errno, os.strerror(errno), str(self.path))
 
     def close(self):
-        """Unmap and unlock the image. Says nothing about durability: ``synchronise`` does."""
+        """Unmap and unlock the image. This makes nothing durable: use ``synchronise``."""
         self.release()
 
     def require_open(self):
@@ -298,7 +298,7 @@ cdef class Chip(Nand):
 
     @property
     def lost(self):
-        """What became of the image while it was open, in words; None if nothing did, as far as anybody looked."""
+        """What happened to the image while it was open, in words; None if no loss was detected so far."""
         return LOST if self.is_lost else None
 
     @property
@@ -306,11 +306,11 @@ cdef class Chip(Nand):
         return self.path is not None
 
     def fileno(self):
-        """The image's file descriptor (of the data alone when the chip lives in memory)."""
+        """The image's file descriptor (of the data alone if the chip is in memory)."""
         return self.fd
 
     def reset_volatile(self):
-        """Forget what a controller would forget without power: write points, clocks, counters."""
+        """Reset what a power cut clears: write points, clocks, counters."""
         cdef uint32_t block
         for block in range(self.blocks):
             self.next_page[block] = -1
@@ -322,7 +322,7 @@ cdef class Chip(Nand):
         memset(self.counts, 0, sizeof(self.counts))
 
     def reset_counters(self):
-        """Operations and busy time are counted from now on."""
+        """Restart the counts of operations and of busy time from 0."""
         cdef uint32_t i
         memset(self.counts, 0, sizeof(self.counts))
         for i in range(self.dies):
@@ -332,8 +332,8 @@ cdef class Chip(Nand):
         self.nvram_time.busy = 0
 
     def become(self, Chip other not None):
-        """Hold what ``other`` holds, bit for bit, as if the power had just come: two chips in memory of one layout.
-        Only the stretches of data that differ are written, so that one that nearly is the other costs little."""
+        """Copy the contents of ``other``, bit for bit, as if the power had just come on. Both are chips in memory with
+        the same layout, else ValueError. Only data that differs is written, so similar chips cost little."""
         cdef uint64_t at, n
         self.require_open()
         other.require_open()
@@ -350,15 +350,15 @@ cdef class Chip(Nand):
         self.reset_volatile()
 
     def stay_pageable(self):
-        """The mappings of the image may be taken out of memory, whatever the process has locked: they are as large as
-        the image, and it has them."""
+        """Unlock the image's mappings, so that they can be paged out even if the process locked its memory: they are as
+        large as the image, and the file backs them."""
         munlock(self.base, self.base_bytes)
         if self.data_map != NULL:
             munlock(self.data_map, self.data_bytes)
 
     def maybe_written(self):
-        """By where the file has holes: what was never written takes no disk, and to read it takes memory for each page
-        of the file. Where the host's file system knows of none, each block may be written."""
+        """As in Nand, from the holes of the file: what was never written is a hole, and reading the records instead
+        would use memory for each page of the file. If the host's file system reports no holes, every block is 1."""
         self.require_open()
         if self.path is None:
             return Nand.maybe_written(self)
@@ -376,15 +376,15 @@ cdef class Chip(Nand):
                     memset(&out[block], 1, (hole - 1 - start) // block_bytes + 1 - block)
                 at = hole
         except OSError as error:
-            if error.errno != ENXIO:      # there is no more of it
+            if error.errno != ENXIO:      # ENXIO: no data after this
                 return Nand.maybe_written(self)
         for block in range(self.blocks):
-            out[block] |= self.mark(block) != 0   # then it is pages that are missing
+            out[block] |= self.mark(block) != 0   # a hole below the synced mark means that pages are missing
         return found
 
     def find_blank(self):
-        """Which blocks have no records, by the holes of the file. To look at a record there would bring a page of the
-        host's memory for each block of a chip that holds next to nothing."""
+        """Find the blocks without records, from the holes of the file. Reading records there would use a page of the
+        host's memory for each block of an almost empty chip."""
         cdef uint32_t block
         cdef const uint8_t[::1] written
         if self.path is None:
@@ -403,12 +403,13 @@ cdef class Chip(Nand):
         return None
 
     def mark_factory_bad(self, uint32_t block):
-        """As a manufacturer would, before first use."""
+        """Mark a block bad as a manufacturer does, before the first use."""
         self.require_open()
         self.write_entry(block, self.erases(block), 0, BLOCK_FACTORY_BAD)
 
     def used_before(self, uint32_t block, uint32_t erases, int health):
-        """A block of a chip that is not new: so many erases, and perhaps bad. Before its first use here."""
+        """Set the erase count and the health of a block of a used chip, before its first use here. ValueError if a
+        block cannot have them."""
         self.require_open()
         if erases > ERASES_MOST or not BLOCK_GOOD <= health <= BLOCK_GROWN_BAD:
             raise ValueError(f"block {block}: {erases} erases and health {health} are none that a block can have")
@@ -417,7 +418,7 @@ cdef class Chip(Nand):
     # --- page records and the block table
 
     cdef uint32_t die_of(self, uint32_t block) noexcept nogil:
-        """block % dies; most chips have a power of two of them, and a division costs as much as all the rest."""
+        """block % dies; without a division if dies and channels are powers of two, as in most chips."""
         return block & self.die_mask if self.die_mask_works else block % self.dies
 
     cdef uint32_t channel_of(self, uint32_t die) noexcept nogil:
@@ -427,14 +428,14 @@ cdef class Chip(Nand):
         return self.spare + (<uint64_t> block * self.pages_per_block + page) * self.stride
 
     cdef uint32_t record_crc(self, uint32_t ppa, const uint8_t* rec) noexcept nogil:
-        """Over the PPA (a misdirected record fails), the epoch, then what follows the checksum itself."""
+        """CRC over the PPA (so a misdirected record fails), the epoch, then what follows the checksum itself."""
         cdef uint32_t epoch
         memcpy(&epoch, rec, 4)
         return crc32c_after(ppa | (<uint64_t> epoch << 32), rec + 8, self.record_head - 8 + self.oob_bytes)
 
     cdef int hold_records(self, uint32_t block, uint32_t page, uint32_t n) except -1 nogil:
-        """Give the records of these pages, whose tables are sparse, their blocks on the host's disk. OSError (ENOSPC)
-        if it has none, before anything of the pages is programmed: a store to a mapped hole would be SIGBUS."""
+        """Allocate disk blocks for the records of these pages (sparse tables only). OSError (ENOSPC) if the disk is
+        full, before anything of the pages is programmed: a store to a mapped hole would raise SIGBUS."""
         cdef uint64_t piece, last
         cdef int error
         piece = <uint64_t> (self.record(block, page) - self.base) >> PIECE_SHIFT
@@ -469,20 +470,20 @@ cdef class Chip(Nand):
         return 0
 
     cdef int write_plain_records(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* oob) noexcept nogil:
-        """Those of an unsummed chip: an epoch and the OOB."""
+        """Write the records of an unsummed chip: an epoch and the OOB."""
         cdef uint8_t* rec = self.record(block, page)
         cdef uint32_t epoch = self.erases(block) + 1, _
         self.is_blank[block] = 0
         for _ in range(n):
             memcpy(rec, &epoch, 4)
             copy_oob(rec + self.record_head, oob, self.oob_bytes)
-            prefetch(rec + n * self.stride, 1)  # those that are written when its turn comes again
+            prefetch(rec + n * self.stride, 1)  # a record of the next run of n pages of this block
             rec += self.stride
             oob += self.oob_bytes
         return 0
 
     cdef int write_entry(self, uint32_t block, uint32_t erases, uint32_t synced, int health) noexcept nogil:
-        """One aligned 8-byte store, so no death of the process leaves half an entry."""
+        """One aligned 8-byte store, so the death of the process never leaves half an entry."""
         cdef uint64_t entry = erases | (<uint64_t> synced << 32) | (<uint64_t> health << 48)
         self.table[block] = entry | (<uint64_t> entry_check(entry) << 56)
         return 0
@@ -494,16 +495,16 @@ cdef class Chip(Nand):
         return <int> ((self.table[block] >> 48) & 0xFF)
 
     cdef uint32_t mark(self, uint32_t block) noexcept nogil:
-        """The synced mark as the table has it."""
+        """The synced mark in the block table."""
         return (self.table[block] >> 32) & 0xFFFF
 
     cdef uint32_t synced(self, uint32_t block) noexcept nogil:
-        """Where an erase was lost, nothing of what was synced before it is left to miss."""
+        """0 if an erase was lost: the pages that were synced before it are not needed any more."""
         return 0 if self.mark(block) and self.lost_erase(block) else self.mark(block)
 
     cdef bint lost_erase(self, uint32_t block) noexcept nogil:
-        """A record is ahead of the block's erase count, or says that an erase was interrupted: the host died, and kept
-        the one and lost what the block table said of the other."""
+        """Whether a record is ahead of the block's erase count, or records an interrupted erase: the host died, and its
+        disk kept the record but lost the block table's entry for that erase."""
         cdef uint32_t page, epoch, check, now = self.erases(block) + 1, begun = erase_begun(now)
         for page in range(self.pages_per_block if self.doubts and not self.is_blank[block] else 0):
             memcpy(&epoch, self.record(block, page), 4)
@@ -523,9 +524,9 @@ cdef class Chip(Nand):
         return 0
 
     cdef int32_t find_next(self, uint32_t block) noexcept nogil:
-        """The page after the last one that is not erased. Pages before it that look erased are holes, left by a host
-        that died with records unwritten, or by a program that was not done: they count as torn. So do pages that a
-        sync counted."""
+        """The page after the last one that is not erased; at least the synced mark. Pages before it that look erased
+        are holes, left by a host that died with records unwritten or by a program that was skipped: they count as
+        torn."""
         cdef int32_t page = self.next_page[block]
         cdef uint32_t epoch, now = self.erases(block) + 1
         if page >= 0:
@@ -541,8 +542,8 @@ cdef class Chip(Nand):
         return page
 
     cdef uint8_t judge_spare(self, uint32_t block, uint32_t page, bint doubting) noexcept nogil:
-        """What a spare read finds. In an image that another process wrote, a page past the synced mark may have lost
-        its data with the host: there, and only there, a spare read (``doubting``) verifies the data too."""
+        """The status that a spare read finds. In an image that another process wrote, a page past the synced mark may
+        have lost its data when the host died: only there a spare read (``doubting``) verifies the data too."""
         cdef uint8_t* rec = self.record(block, page)
         cdef uint32_t epoch, crc, now = self.erases(block) + 1
         if self.is_blank[block]:
@@ -560,7 +561,7 @@ cdef class Chip(Nand):
         return PAGE_OK
 
     cdef bint data_holds(self, uint32_t block, uint32_t page) noexcept nogil:
-        """Whether the page's data agrees with its record (read by the emulator: no flash operation)."""
+        """Whether the page's data matches its record (read by the emulator: no flash operation)."""
         cdef uint32_t data_crc
         if not self.keeps_data:
             return True
@@ -573,8 +574,8 @@ cdef class Chip(Nand):
     # --- data
 
     cdef int pread_pages(self, uint32_t ppa, uint32_t n, uint8_t* data) noexcept nogil:
-        """0, or the errno. Read through a mapping, which spares a system call and the kernel's walk through its page
-        cache; where there is none, what lies beyond the end of the file reads as zeros."""
+        """Read ``n`` pages; 0, or the errno. Reads through the mapping, which saves a system call and the kernel's page
+        cache lookups. Without a mapping, what lies beyond the end of the file reads as zeros."""
         cdef uint64_t at = self.data_at + <uint64_t> ppa * self.page_bytes
         cdef uint64_t left = <uint64_t> n * self.page_bytes
         cdef ssize_t got
@@ -617,8 +618,8 @@ cdef class Chip(Nand):
     # --- an image that loses pages while it is open
 
     cdef int look(self, bint at_size) except -1 nogil:
-        """Before a change, and behind one that is promised: raises once a page of the tables was found gone
-        (guard.h), or, if ``at_size``, the file is shorter than it was. Nothing is changed from then on."""
+        """OSError (EIO) if a page of the tables was found gone (guard.h) or, with ``at_size``, if the file is shorter
+        than it was. Called before a change, and before one is acknowledged; after it raised, nothing is changed."""
         cdef stat_t file
         if self.tables == NULL:
             return 0
@@ -647,7 +648,7 @@ cdef class Chip(Nand):
             return self.breach(OP_PROGRAM, block, page, RULE_READONLY)
         if block >= self.blocks or n == 0 or page >= self.pages_per_block or n > self.pages_per_block - page:
             return self.breach(OP_PROGRAM, block, page, RULE_RANGE)
-        # whoever writes the end of a file that was cut makes it as long as ever
+        # a write to the last block would extend a truncated file again, and so hide the truncation
         self.look(block == self.blocks - 1)
         if self.health(block) != BLOCK_GOOD:
             return self.breach(OP_PROGRAM, block, page, RULE_BAD)
@@ -678,7 +679,7 @@ cdef class Chip(Nand):
         die = self.die_of(block)
         start = take_time(&self.channel_time[self.channel_of(die)], t_ns, n * self.transfer_ns,
                           self.transfer_ns)
-        # The pages cross the channel end to end; the die begins when it has the first, and never waits for a later one.
+        # The pages cross the channel in a row; the die begins when it has the first, and never waits for a later one.
         start += max(self.transfer_ns, n * self.transfer_ns - (n - 1) * self.program_ns)
         return take_time(&self.die_time[die], start, n * self.program_ns, self.die_least_ns) + n * self.program_ns
 
@@ -689,7 +690,7 @@ cdef class Chip(Nand):
         if block >= self.blocks or n == 0 or page >= self.pages_per_block or n > self.pages_per_block - page:
             return self.breach(OP_READ, block, page, RULE_RANGE)
         for i in range(n):
-            if data != NULL and i % READ_CHUNK == 0:  # a chunk is verified while the processor still has it at hand
+            if data != NULL and i % READ_CHUNK == 0:  # a chunk is verified while it is still in the processor's cache
                 error = self.pread_pages(block * self.pages_per_block + page + i,
                                          min(n - i, <uint32_t> READ_CHUNK), data)
             status[i] = self.take_page(block, page + i, data, oob)
@@ -703,9 +704,9 @@ cdef class Chip(Nand):
 
     cdef int64_t view(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t** data, uint8_t* oob, int cause,
                       int64_t t_ns, uint32_t ahead) except -1 nogil:
-        """A read of whole, programmed pages without copying them: where they are mapped, and that is theirs until the
-        next program. ``data[0]`` NULL, and nothing was done, if any of them is not such a page: read them then.
-        ``ahead``: the PPA that comes next, for the processor's cache; any that the chip does not have: none."""
+        """Read whole, programmed pages without copying them: ``data[0]`` points into the mapping, valid until the next
+        program. It is NULL, and nothing was done, if any of them is not such a page: use ``read`` then. ``ahead``: the
+        PPA that is read next, for prefetching; one outside the chip for none."""
         cdef const uint8_t* coming = NULL
         cdef uint32_t i
         data[0] = NULL
@@ -725,7 +726,8 @@ cdef class Chip(Nand):
         return self.count_read(block, n, cause, t_ns)
 
     cdef int64_t time_read(self, uint32_t block, uint32_t n, int64_t t_ns) noexcept nogil:
-        """When the last of ``n`` pages read has crossed the channel: end to end, the last as soon as it is read."""
+        """When the last of ``n`` pages read has crossed the channel. The pages cross in a row, the last one as soon as
+        it is read."""
         cdef uint32_t die = self.die_of(block)
         cdef int64_t start = take_time(&self.die_time[die], t_ns, n * self.read_ns, self.die_least_ns)
         start += max(self.read_ns, n * self.read_ns - (n - 1) * self.transfer_ns)
@@ -733,7 +735,7 @@ cdef class Chip(Nand):
         return start + n * self.transfer_ns
 
     cdef int64_t count_read(self, uint32_t block, uint32_t n, int cause, int64_t t_ns) noexcept nogil:
-        """The counters and the time of ``n`` page reads of a block."""
+        """Count ``n`` page reads of a block; returns when they end."""
         self.counts[OP_READ][cause] += n
         return self.time_read(block, n, t_ns)
 
@@ -760,7 +762,7 @@ cdef class Chip(Nand):
         return status
 
     cdef bint take_plain(self, const uint8_t* rec, uint32_t now, uint8_t* oob) noexcept nogil:
-        """The OOB of an unsummed chip's page that is programmed, as ``take_page`` would have it; False of any other."""
+        """Copy the OOB of a programmed page of an unsummed chip, as ``take_page`` does; False for any other page."""
         cdef uint32_t epoch
         memcpy(&epoch, rec, 4)
         if epoch < now:
@@ -769,8 +771,8 @@ cdef class Chip(Nand):
         return True
 
     cdef uint8_t take_again(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil:
-        """One page of a run in which the host could not read something: the one that it cannot read is unreadable,
-        as if its cells had worn out; the others are none the worse for it."""
+        """Read one page again after the host failed to read part of a run. Only a page that it cannot read counts as
+        unreadable, as if its cells had worn out."""
         cdef uint32_t data_crc
         memcpy(&data_crc, self.record(block, page) + 8, 4)
         if self.pread_pages(block * self.pages_per_block + page, 1, data) and data_crc != NO_DATA_CRC:
@@ -849,7 +851,7 @@ cdef class Chip(Nand):
         die = self.die_of(block)
         return take_time(&self.die_time[die], t_ns, self.erase_ns, self.die_least_ns) + self.erase_ns
 
-    # --- content of an unsummed chip: of blocks that have any, in memory that blocks take over from each other
+    # --- content of an unsummed chip: only of blocks that have any, in memory that blocks reuse
 
     cdef uint8_t* home(self, uint32_t block, uint32_t page) noexcept nogil:
         return <uint8_t*> self.data_map + (
@@ -863,7 +865,8 @@ cdef class Chip(Nand):
         return 0
 
     cdef int write_home(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data) noexcept nogil:
-        """What was programmed before it in the block had no content, and what memory holds is another's."""
+        """Write content of a block. With the first, earlier pages are zeroed: they have no content, and the memory may
+        hold another block's."""
         if self.homes[block] == NO_HOME:
             self.take_memory(block)
             memset(self.home(block, 0), 0, <uint64_t> page * self.page_bytes)
@@ -871,8 +874,8 @@ cdef class Chip(Nand):
         return 0
 
     cdef int take_memory(self, uint32_t block) noexcept nogil:
-        """That of a block that was erased, or new: then the whole block at once, for a fault a page would cost more
-        than what is written. A kernel that cannot does nothing, and faults do the same."""
+        """Give the block memory: that of an erased block, or new memory. New memory is populated for the whole block at
+        once, because a fault per page would cost more than the writes. On a kernel that cannot, faults populate it."""
         cdef uint64_t bytes = <uint64_t> self.pages_per_block * self.page_bytes
         if self.spare_homes_n:
             self.spare_homes_n -= 1
@@ -888,8 +891,8 @@ cdef class Chip(Nand):
         return 0
 
     cdef int give_back(self, uint32_t block) noexcept nogil:
-        """The memory of a block that has no content any more is for the next, if that comes soon: what is too much of
-        it goes back to the kernel. The block reads as zeros then."""
+        """Release the memory of a block without content for reuse; above SPARE_MOST, to the kernel. The block reads as
+        zeros afterwards."""
         cdef uint64_t bytes = <uint64_t> self.pages_per_block * self.page_bytes
         cdef uint32_t last = self.spare_homes_n
         if self.homes[block] == NO_HOME:
@@ -897,7 +900,7 @@ cdef class Chip(Nand):
         self.spare_homes_n += 1
         if (last - self.empty_homes_n) * bytes < SPARE_MOST or bytes % MEMORY_PAGE:
             self.spare_homes[last] = self.homes[block]
-        else:                               # those in front have no memory
+        else:                               # places without memory come first
             madvise(self.home(block, 0), bytes, MADV_DONTNEED)
             self.spare_homes[last] = self.spare_homes[self.empty_homes_n]
             self.spare_homes[self.empty_homes_n] = self.homes[block]
@@ -910,23 +913,24 @@ cdef class Chip(Nand):
         self.give_back(block)
 
     cdef uint32_t erases_after(self, uint32_t block) noexcept nogil:
-        """The erase count after one more erase. A host that died may have kept records of an epoch whose erase it
-        lost; the first erase of a block since the image was opened passes them all by, or they would come to life."""
+        """The erase count after one more erase. A host that died may have kept records of an epoch whose erase it lost.
+        So the first erase of a block since the image was opened skips past their epochs: else they would become
+        valid."""
         cdef uint32_t page, epoch, count = self.erases(block) + 1
         if self.doubts and not self.is_renewed[block]:
             self.is_renewed[block] = 1
             for page in range(0 if self.is_blank[block] else self.pages_per_block):
                 memcpy(&epoch, self.record(block, page), 4)
                 if epoch > count and epoch - count > LOST_ERASES_MOST:
-                    memset(self.record(block, page), 0, 4)  # damage: the count would be used up in passing it
+                    memset(self.record(block, page), 0, 4)  # damage: skipping past it would use up the erase count
                 else:
                     count = max(count, epoch)
         return count
 
     cdef int sync(self, bint durable) except -1 nogil:
-        """fdatasync, and only then move each touched block's synced mark: the mark may lag, it never leads. Without
-        ``durable`` the host is trusted not to die, and what it holds counts: a process that dies takes nothing with
-        it."""
+        """fdatasync, and only then move each touched block's synced mark: the mark may lag, but never leads. Without
+        ``durable`` there is no fdatasync and the marks move too: the host is trusted not to die, and the death of the
+        process loses nothing."""
         cdef uint32_t i, block, whole
         if self.readonly:
             return 0
@@ -938,7 +942,7 @@ cdef class Chip(Nand):
             block = self.touched[i]
             whole = self.find_next(block)
             if self.is_touched[block] == LAST_FAILED:
-                whole -= 1              # its program failed, and whoever asked for it knows
+                whole -= 1              # its last program failed, and the caller knows that
             self.is_touched[block] = 0
             self.write_entry(block, self.erases(block), whole, self.health(block))
         self.touched_n = 0
@@ -952,7 +956,7 @@ cdef class Chip(Nand):
             self.write_entry(block, self.erases(block), self.pages_per_block, BLOCK_GROWN_BAD)
         return 0
 
-    # --- the NVRAM: mapped like the tables, so that what was stored outlives the process
+    # --- the NVRAM: mapped like the tables, so that stores survive the process
 
     cdef int64_t nvram_store(self, uint64_t offset, const void* data, uint64_t n, int cause,
                              int64_t t_ns) except -1 nogil:
@@ -1014,7 +1018,7 @@ cdef class Chip(Nand):
         return self.regions.get(name)
 
     def plan_regions(self, layout):
-        """Answer ``region`` as a chip of that layout would: for whoever tries what is yet to be bound."""
+        """Make ``region`` answer as on a chip of that layout, so that a scheme can be tried before it is bound."""
         self.regions = places_of(layout.nvram)
 
     cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil:
@@ -1051,7 +1055,7 @@ cdef class Chip(Nand):
 
 
 cdef inline void copy_oob(uint8_t* into, const uint8_t* at, uint32_t n) noexcept nogil:
-    """Most OOBs in use are some twenty bytes: too few for what a call of memcpy costs."""
+    """As memcpy; inline, because most OOBs have about twenty bytes, too few for the cost of a call."""
     cdef uint32_t i = 0
     if n > 32:
         memcpy(into, at, n)
@@ -1068,7 +1072,8 @@ cdef inline void copy_oob(uint8_t* into, const uint8_t* at, uint32_t n) noexcept
 
 
 cdef inline bint spare_is_blank(const uint8_t* at, uint32_t n) noexcept nogil:
-    """A record whose epoch alone was written: the data of its page arrived, its spare area did not."""
+    """Whether all bytes are 0xFF. A record like this after its epoch: the data of its page was programmed, the spare
+    area was not."""
     cdef uint32_t i
     for i in range(n):
         if at[i] != 0xFF:
@@ -1077,5 +1082,5 @@ cdef inline bint spare_is_blank(const uint8_t* at, uint32_t n) noexcept nogil:
 
 
 cdef inline uint8_t entry_check(uint64_t entry) noexcept nogil:
-    """The check byte of a block table entry: over its other seven bytes, 0 for an entry of zeros."""
+    """The check byte of a block table entry, over its other seven bytes; 0 for an entry of zeros."""
     return <uint8_t> (crc32c(0, &entry, 7) ^ check_of_zeros)

@@ -1,23 +1,23 @@
-# When a die or a channel is busy: until its tail, but for the idle stretches before it that are still known.
+# When a die or a channel is busy: until its tail, except in the idle gaps before it that are remembered.
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memmove
 
 cdef enum:
-    GAPS = 256               # idle stretches remembered; beyond that the earliest is forgotten
-    ROOM = 2 * GAPS          # so that what is forgotten need not be closed up each time
+    GAPS = 256               # idle gaps remembered; beyond that the earliest is dropped
+    ROOM = 2 * GAPS          # so that dropping a gap need not move the others each time
 
 cdef struct Timeline:
     int64_t tail             # ns from which it is free for good
-    int64_t busy             # ns that it was given to somebody
-    uint32_t first           # of the stretches, which lie side by side and in order of time
+    int64_t busy             # ns that it was in use
+    uint32_t first           # index of the first gap; gaps are contiguous and in order of time
     uint32_t gaps_n
-    int64_t[5] apart         # so that the heads of several do not share the lines of the processor's cache
+    int64_t[5] apart         # padding, so that the heads of several timelines do not share cache lines
     int64_t[ROOM] gap_from
     int64_t[ROOM] gap_to
 
 
 cdef inline int close_up(Timeline* line, uint32_t at, uint32_t by) noexcept nogil:
-    """The stretches from place ``at`` on go to place ``by``."""
+    """Move the gaps from index ``at`` on to index ``by``."""
     cdef size_t n = (line.first + line.gaps_n - at) * sizeof(int64_t)
     memmove(line.gap_from + by, line.gap_from + at, n)
     memmove(line.gap_to + by, line.gap_to + at, n)
@@ -25,7 +25,7 @@ cdef inline int close_up(Timeline* line, uint32_t at, uint32_t by) noexcept nogi
 
 
 cdef inline uint32_t insert_gap(Timeline* line, uint32_t at) noexcept nogil:
-    """Room for one more stretch in front of place ``at``; where that is. The earliest goes if there are too many."""
+    """Make room for one more gap in front of index ``at``; returns its index. Drops the earliest if there are GAPS."""
     cdef uint32_t end
     if line.gaps_n == GAPS:
         line.first += 1
@@ -41,15 +41,15 @@ cdef inline uint32_t insert_gap(Timeline* line, uint32_t at) noexcept nogil:
 
 
 cdef inline int64_t take_gap(Timeline* line, int64_t ready, int64_t duration, int64_t least) noexcept nogil:
-    """When ``duration`` begins in the first idle stretch that has room for it from ``ready`` on; -1 if none has. What
-    it leaves of that is remembered if it is as long as ``least``."""
+    """Take ``duration`` from the first gap that has room for it from ``ready`` on; returns its begin, -1 if none has.
+    What is left of the gap is remembered if it is at least ``least`` long."""
     cdef uint32_t low = line.first, high = line.first + line.gaps_n - 1, at, step = 1
     cdef int64_t start, end
     cdef bint before, behind
     if line.gap_to[high] < ready + duration:
         return -1
-    # The first that ends late enough. It is among the last as a rule, so the search begins there: halving the whole
-    # would fetch a cache line a step, and there are dozens of dies.
+    # Find the first gap that ends late enough. It is usually among the last, so the search begins there: a plain binary
+    # search would fetch a cache line per step, and there are dozens of dies.
     while high - low >= step and line.gap_to[high - step] >= ready + duration:
         high -= step
         step *= 2
@@ -88,9 +88,9 @@ cdef inline int64_t take_gap(Timeline* line, int64_t ready, int64_t duration, in
 
 
 cdef inline int64_t take_time(Timeline* line, int64_t ready, int64_t duration, int64_t least) noexcept nogil:
-    """When ``duration`` begins that could begin at ``ready``: at once if the line is idle, in an idle stretch that is
-    long enough, or at its tail. Who asks first is served first, but never waits while nobody is. ``least`` is the
-    shortest time that anybody ever asks for: no shorter stretch is of use."""
+    """Take ``duration`` from ``ready`` on; returns its begin: at once if the line is idle, in a gap that is long
+    enough, or at the tail. Requests are served in the order of the calls, but a later one may use an earlier gap.
+    ``least`` is the shortest duration that is ever asked for: no shorter gap is of use."""
     cdef int64_t start
     cdef uint32_t at
     if duration == 0:

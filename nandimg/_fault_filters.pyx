@@ -1,10 +1,10 @@
 # cold
 # cython: wraparound=True
-"""What else can go wrong with a chip, each a filter of its own, to be stacked in any order in front of one.
+"""Further faults of a chip, each a filter, which can be stacked in any order in front of the chip.
 
-All count operations as FaultyNand does (each page of a program, each erase, from 1 since power came) and strike at the
-numbers they are given, each once, in whichever life it comes up first. What FaultyNand does, power takes back; what
-these do, it does not: a device cannot always mend it, but it must notice.
+The filters count flash operations from 1 at each power-on (each page of a program, each erase) and strike at the given
+numbers, each once, in the first life that reaches it. The damage may be permanent, unlike that of a power cut: a device
+cannot always repair it, but must detect it.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -19,11 +19,11 @@ import random
 
 
 cdef class Mishap(NandFilter):
-    """Strikes at the operations of ``at``. A subclass says how, for a program and for an erase."""
-    cdef readonly uint64_t operations      # since power came
+    """Base class: strikes at the operations of ``at``. A subclass says how, for a program and for an erase."""
+    cdef readonly uint64_t operations      # since power-on
     cdef readonly object struck            # [(operation, block, page or -1)] so far
-    # [(block, page, OOB)] of what was to be programmed, or lay there, and cannot be read any more; page -1 and OOB None
-    # stand for a block that was to be erased
+    # [(block, page, OOB)] of pages that cannot be read any more, whether programmed now or before; page -1 and OOB None
+    # stand for a block that was not erased
     cdef readonly list harmed
     cdef set at
     cdef bint armed
@@ -40,7 +40,7 @@ cdef class Mishap(NandFilter):
         self.operations = 0
 
     cdef bint strikes(self, uint32_t block, int64_t page) except -1 nogil:
-        """Whether this operation is one of those."""
+        """Whether the fault strikes this operation; it is then recorded."""
         with gil:
             if self.operations not in self.at:
                 return False
@@ -93,8 +93,8 @@ cdef class Mishap(NandFilter):
 
 
 cdef class Failures(Mishap):
-    """A program or an erase that the chip reports as failed: its page, or its block, is spoilt. ``sticky``: from then
-    on every program and erase of that block fails too."""
+    """A program or an erase that the chip reports as failed: its page or its block is spoilt. ``sticky``: from then on
+    every program and erase of that block fails too."""
     cdef bint sticky
     cdef set dying
 
@@ -125,8 +125,7 @@ cdef class Failures(Mishap):
 
 
 cdef class Silence(Mishap):
-    """A program or an erase that the chip claims to have done, and has not: the page stays erased, the block as it
-    was."""
+    """A program or an erase that the chip reports as done but skips: the page stays erased, the block as it was."""
 
     cdef int64_t strike_program(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob,
                                 int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
@@ -143,8 +142,8 @@ cdef class Silence(Mishap):
 
 
 cdef class Misdirection(Mishap):
-    """A program that lands on another page, programmed already, and reads as whole there; its own stays erased. The
-    seed chooses which page that is."""
+    """A program that lands on another page, already programmed, and reads as whole there; its own page stays erased.
+    The seed chooses that page."""
     cdef object rnd
 
     def __init__(self, Nand inner not None, at=(), seed=0):
@@ -180,8 +179,8 @@ cdef class Misdirection(Mishap):
 
 cdef class BitErrors(Mishap):
     """The page programmed at operation N reads with ``at[N]`` wrong bits: up to ``ecc_bits`` are corrected and counted,
-    more make it unreadable. ``mode``: "fade" until the block is erased, "stuck" also afterwards, "pass" gone at the
-    second read. The spare area has an ECC of its own that takes four times as much."""
+    more make it unreadable. ``mode``: "fade" until the block is erased, "stuck" also afterwards, "pass" until one read
+    has failed. The spare area has its own ECC, which corrects four times as many bits."""
     cdef dict bits                         # (block, page) -> wrong bits
     cdef dict planned                      # operation -> wrong bits
     cdef set stuck
@@ -223,7 +222,7 @@ cdef class BitErrors(Mishap):
         return Mishap.erase(self, block, cause, t_ns, ok)
 
     cdef int spoil(self, uint32_t block, uint32_t page, uint8_t* status, bint spare) except -1 nogil:
-        """What ECC makes of one page that was read."""
+        """Apply ECC to one page that was read: counts corrected bits, or makes the page unreadable."""
         with gil:
             wrong = self.bits.get((block, page), 0)
             if status[0] != PAGE_OK or not wrong:
@@ -265,8 +264,8 @@ cdef class BitErrors(Mishap):
 
 
 cdef class WearOut(NandFilter):
-    """An endurance limit: the erase of a block that was erased ``limit`` times fails, a quarter sooner or later by the
-    block's own quality, which the seed fixes."""
+    """An endurance limit: the erase of a block that was erased about ``limit`` times fails. Each block has its own
+    limit, up to a quarter more or less, which the seed fixes."""
     cdef list limits
     cdef readonly uint64_t worn_n
 
@@ -289,7 +288,7 @@ cdef class WearOut(NandFilter):
 
 cdef class HostErrors(Mishap):
     """The image's own disk fails: the first program or sync at or after operation N raises OSError (``code``: EIO,
-    ENOSPC), with nothing of that run programmed. ``sticky``: and so does every one after it."""
+    ENOSPC), with nothing of that run programmed. ``sticky``: so does every one after it, until ``mend``."""
     cdef int code
     cdef bint sticky, due
 
@@ -305,7 +304,7 @@ cdef class HostErrors(Mishap):
             raise OSError(self.code, os.strerror(self.code))
 
     cdef int announce(self, uint32_t pages) except -1 nogil:
-        """Whether one of the next operations is to fail; the whole run does then."""
+        """OSError if one of the next ``pages`` operations fails: the whole run fails then."""
         cdef uint32_t i
         if self.armed:
             with gil:
@@ -329,7 +328,7 @@ cdef class HostErrors(Mishap):
         self.operations += 1
         if self.armed:
             with gil:
-                if self.operations in self.at:  # an erase writes nothing to the host's file: what does next, fails
+                if self.operations in self.at:  # an erase does no file I/O: the next program or sync fails
                     self.at.discard(self.operations)
                     self.due = True
         return self.inner.erase(block, cause, t_ns, ok)
@@ -348,8 +347,8 @@ cdef class HostErrors(Mishap):
 
 cdef class HostCalls(NandFilter):
     """The image's own disk fails at one call: of the calls that reach it (a program of any number of pages, a durable
-    sync) the ``n``-th from ``arm`` on raises OSError, and nothing of it is done. ``sticky``: and so does every one
-    after it, until ``mend``. HostErrors counts pages and erases, as a replay line does; this, what the host is asked.
+    sync) the ``n``-th from ``arm`` on raises OSError, and nothing of it is done. ``sticky``: so does every one after
+    it, until ``mend``. HostErrors counts pages and erases, as a replay line does; this counts calls to the host.
     """
     cdef readonly uint64_t calls           # since ``arm``
     cdef readonly uint64_t struck          # how many of them raised
@@ -390,8 +389,8 @@ cdef class HostCalls(NandFilter):
 
 
 cdef class NvramLoss(NandFilter):
-    """The host dies: of each NVRAM_PAGE bytes of the NVRAM that were stored to since the last durable sync, its disk
-    has what they were then or what they are now. For chips in memory too, of either backend."""
+    """The host dies: for each page (NVRAM_PAGE bytes) of the NVRAM that changed since the last durable sync, its disk
+    has the old or the new content. Also for chips in memory, of either backend."""
     cdef bytes durable
 
     def __init__(self, Nand inner not None):
@@ -399,7 +398,7 @@ cdef class NvramLoss(NandFilter):
         self.remember()
 
     def remember(self):
-        """What is in the NVRAM now is on the disk."""
+        """The present content of the NVRAM is durable now."""
         self.durable = self.chip.nvram(0, self.chip.nvram_bytes)
 
     cdef int sync(self, bint durable) except -1 nogil:
@@ -410,13 +409,13 @@ cdef class NvramLoss(NandFilter):
         return 0
 
     def at_risk(self):
-        """The numbers of the NVRAM's pages that are not what they were at the last durable sync."""
+        """The numbers of the NVRAM's pages that differ from the last durable sync."""
         now = self.chip.nvram(0, len(self.durable))
         return [at // NVRAM_PAGE for at in range(0, len(now), NVRAM_PAGE)
                 if now[at : at + NVRAM_PAGE] != self.durable[at : at + NVRAM_PAGE]]
 
     def lose(self, pages):
-        """The host died, and lost what was stored since the last durable sync in those of its pages."""
+        """Set those pages of the NVRAM back to the last durable sync, as the host's death may."""
         for page in pages:
             old = self.durable[page * NVRAM_PAGE : (page + 1) * NVRAM_PAGE]
             memcpy(self.chip.nvram_base + <uint64_t> page * NVRAM_PAGE, <const char*> old, len(old))

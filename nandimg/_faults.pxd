@@ -4,20 +4,20 @@ from nandimg._filter cimport NandFilter
 
 
 cdef class FaultyNand(NandFilter):
-    cdef readonly uint64_t operations      # changes since power came: page programs, erases, NVRAM and boot writes
+    cdef readonly uint64_t operations      # since power-on: page programs, erases, NVRAM stores > 1 word, boot writes
     cdef readonly bint dead
-    cdef uint64_t cut_at                   # the operation that the power does not survive; 0 is never
+    cdef uint64_t cut_at                   # the operation at which the power goes; 0: never
     cdef int cut_shape
-    cdef object pending_cuts               # the cuts of the lives to come
+    cdef object pending_cuts               # the cuts of later lives
     cdef set failing
-    cdef dict unstable                     # block -> pages programmed on an erase that did not hold
+    cdef dict unstable                     # block -> pages programmed after an unstable erase (TEAR_UNSTABLE)
     cdef bint any_unstable
     cdef object on_sync
     cdef object on_cut
     cdef bint has_failing
-    cdef bint logging                      # the NVRAM stores since the last flash operation began are remembered
+    cdef bint logging                      # whether NVRAM stores since the last flash operation began are logged
     cdef int64_t cut_words                 # how many words of them the cut keeps; -1: all
-    cdef list stored                       # [(offset, what was there before)]
+    cdef list stored                       # that log: [(offset, bytes that were there before)]
     cdef int begin(self) except -1 nogil
     cdef int note_store(self, uint64_t offset, uint64_t n) except -1 nogil
     cdef bint fails_now(self) except -1 nogil

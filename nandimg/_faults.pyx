@@ -1,8 +1,8 @@
-"""Faults stand in front of the chip: an engine cannot tell a FaultyNand from a Chip until it hurts.
+"""Faults in front of the chip: to an engine, a FaultyNand looks like a Chip until a fault strikes.
 
-A life is the time between two power-ups. Operations that change the flash (each page of a program, each erase) or
-the boot area are counted from 1 in each life, as are stores to the NVRAM of more than one word, and a Cut ends a life
-at one of them. A store of one word is whole or not done, and counts as nothing: a Cut may take it back.
+A life is the time between two power-ups. Operations that change the flash (each page of a program, each erase) or the
+boot area are counted from 1 in each life, as are stores of more than one word to the NVRAM, and a Cut ends a life at
+one of them. A store of one word is atomic and is not counted, but a Cut may undo it.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -30,12 +30,12 @@ from dataclasses import dataclass
 
 from nandimg.errors import PowerCut
 
-#: shape name -> how an interrupted program is left; and the same for an erase. A shape that means nothing to one of
-#: the two stands for its nearest relative, so that any shape can be tried at any operation.
+#: names of the shapes in which a cut leaves an operation; below, by index, the TEAR of each for a program and for an
+#: erase. A shape that only one of the two has means the most similar one for the other, so any fits any operation.
 SHAPES = (
     "before", "after", "prefix", "data-only", "oob-only", "prefix-old", "prefix-ff", "prefix-random", "unstable",
 )
-#: those that already leave a program and an erase in every state which a reader could tell from another
+#: these already leave a program and an erase in every state that a reader can distinguish
 BASIC_SHAPES = SHAPES[:5]
 cdef int[9] PROGRAM_TEARS = [TEAR_NOTHING, TEAR_WHOLE, TEAR_PREFIX, TEAR_DATA_ONLY, TEAR_OOB_ONLY, TEAR_PREFIX_OLD,
                              TEAR_PREFIX_FF, TEAR_PREFIX_RANDOM, TEAR_DATA_ONLY]
@@ -49,13 +49,14 @@ class Cut:
 
     A program is left not begun (before), done (after), with half its data and a spoilt OOB (prefix: the other half
     inverted; -old: as the cells were; -ff; -random), with its data alone (data-only) or with its OOB and half its data
-    (oob-only). An erase: its first half is gone (prefix), no page can be read (data-only), its second half is gone
-    (oob-only), or all is gone and what is programmed on it reads once and is lost then (unstable).
+    (oob-only). An erase is left not begun, done, with the first half of the block erased (prefix), with no page
+    readable (data-only), with the second half erased (oob-only), or with all erased, but each page programmed after it
+    is lost once it was read (unstable).
 
-    ``words``: of the 8-byte words stored in the NVRAM since the last flash operation began (what operation ``at``
-    stores among them, if that is what it does) the first so many are kept, none of the others. None: all of them, and
-    of operation ``at`` what the shape says, half of it if that means nothing. A program or an erase that has begun, or
-    was done, came behind them: they are kept then.
+    ``words``: of the 8-byte words stored in the NVRAM since the last flash operation began (with those of operation
+    ``at``, if it is an NVRAM store) only the first so many are kept. None: all of them; of an NVRAM store at ``at``
+    itself none (before), all (after) or the first half. They are all kept if operation ``at`` is a program, an erase or
+    a boot write that has begun: it came after them.
     """
 
     at: int
@@ -72,10 +73,10 @@ class Cut:
 cdef class FaultyNand(NandFilter):
     """A chip whose power can be cut and whose operations can fail.
 
-    ``cuts`` is one Cut (or None) for each life in turn. ``failing`` holds operation numbers at which the chip
-    reports a failed program or erase, each once, in whichever life it comes up first. ``on_sync`` is called after
-    each durable sync: what the image holds then is what a host that dies is sure to keep. ``on_cut`` is called with
-    the operation and the shape as the power goes, before anybody hears of it: a process may end itself there.
+    ``cuts`` is one Cut (or None) for each life in turn. ``failing`` holds operation numbers at which the chip reports
+    a failed program or erase, each once, in the first life that reaches it. ``on_sync`` is called after each durable
+    sync: a host that dies is sure to keep what the image holds then. ``on_cut`` is called with the operation and the
+    shape when the power goes, before PowerCut is raised: a process may end itself there.
     """
 
     def __init__(self, Nand inner not None, cuts=(), failing=(), on_sync=None, on_cut=None):
@@ -100,8 +101,8 @@ cdef class FaultyNand(NandFilter):
         self.dead = False
 
     def rearm(self, Nand inner not None, cut=None):
-        """From now on ``inner`` stands behind, and the power goes at ``cut`` (None: it stays), counted from here. Of
-        the failures that were to come none comes any more. ValueError if ``inner`` stands before another chip."""
+        """Replace ``inner``, and count operations from 0 again; the power goes at ``cut`` (None: never). All further
+        cuts and failures are dropped. ValueError if ``inner`` is in front of another chip."""
         base = inner if isinstance(inner, Chip) else (<NandFilter?> inner).chip
         if base is not self.chip:
             raise ValueError("rearm: it stands before another chip")
@@ -112,20 +113,20 @@ cdef class FaultyNand(NandFilter):
         self._next_cut()
 
     def log_stores(self):
-        """Remember the NVRAM stores, whatever the cut of this life is: so that ``stored_words`` can be asked."""
+        """Log the NVRAM stores whatever the cut of this life is, so that ``stored_words`` works."""
         self.logging = True
 
     def forget_stores(self):
-        """Whoever waited for what was stored so far was told that it is safe: no cut may take it back any more."""
+        """The NVRAM stores so far were acknowledged as safe: no cut may undo them any more."""
         self.stored.clear()
 
     @property
     def stored_words(self):
-        """Words stored in the NVRAM since the last flash operation began, if they are remembered."""
+        """Words stored in the NVRAM since the last flash operation began, if they are logged."""
         return sum(len(old) for _, old in self.stored) // NVRAM_WORD
 
     cdef int begin(self) except -1 nogil:
-        """A flash operation begins, or a sync was done: what was stored before stays."""
+        """A flash operation begins, or a sync was done: the NVRAM stores before it stay."""
         if self.logging:
             with gil:
                 self.stored.clear()
@@ -138,7 +139,7 @@ cdef class FaultyNand(NandFilter):
         return 0
 
     def _take_back(self, uint64_t kept):
-        """Of the stores that are remembered the first ``kept`` words stay; the others never happened."""
+        """Undo the logged stores, except for their first ``kept`` words."""
         at = self.stored_words
         for offset, old in reversed(self.stored):
             at -= len(old) // NVRAM_WORD
@@ -148,8 +149,8 @@ cdef class FaultyNand(NandFilter):
         self.stored.clear()
 
     def power_on(self):
-        """Begin the next life: the chip forgets what it only remembered, the next cut is armed. What was programmed
-        on an unstable erase is lost by now."""
+        """Begin the next life: the chip loses its volatile state, the next cut is armed. Pages programmed after an
+        unstable erase are lost."""
         for block, pages in self.unstable.items():
             for page in pages:
                 spoil_page(self.chip, block, page)
@@ -158,7 +159,7 @@ cdef class FaultyNand(NandFilter):
 
     @property
     def lives_left(self):
-        """Cuts that were planned and have not come up."""
+        """The number of planned cuts of later lives."""
         return len(self.pending_cuts)
 
     cdef int cut_now(self) except -1 nogil:
@@ -182,7 +183,7 @@ cdef class FaultyNand(NandFilter):
 
     cdef int tear(self, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob, int cause,
                   int64_t t_ns) except -1 nogil:
-        """The power goes while this page is programmed. Its lower page shares the cells."""
+        """The power goes while this page is programmed. Its lower page shares the cells and is spoilt too."""
         cdef uint32_t one, pair = self.paired_pages
         cdef int shape = PROGRAM_TEARS[self.cut_shape]
         if shape == TEAR_WHOLE:
@@ -234,7 +235,7 @@ cdef class FaultyNand(NandFilter):
         return 0
 
     cdef int spend(self, uint32_t block, uint32_t page, uint32_t n) except -1 nogil:
-        """Pages on an unstable erase were read: that was the once."""
+        """Pages programmed after an unstable erase were read once: spoil them."""
         cdef uint32_t i
         with gil:
             if block in self.unstable:
@@ -318,7 +319,7 @@ cdef class FaultyNand(NandFilter):
 
     cdef int64_t nvram_store(self, uint64_t offset, const void* data, uint64_t n, int cause,
                              int64_t t_ns) except -1 nogil:
-        """A cut leaves as many words as it says, or nothing, all, or the first half of what was stored."""
+        """A cut keeps as many words as it says or, by its shape, nothing, all, or the first half of the store."""
         cdef uint64_t kept = n
         if self.dead:
             self.cut_now()
@@ -341,7 +342,7 @@ cdef class FaultyNand(NandFilter):
         return self.inner.nvram_load(offset, data, n, cause, t_ns)
 
     cdef int boot_write(self, int slot, const uint8_t* data) except -1 nogil:
-        """A cut leaves nothing, all, or the first half of the slot."""
+        """A cut leaves nothing, all, or the first half of the new bytes in the slot."""
         cdef uint8_t[64] mixed
         cdef int i
         if self.dead:

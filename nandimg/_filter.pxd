@@ -6,4 +6,4 @@ from nandimg._nand cimport Nand
 
 cdef class NandFilter(Nand):
     cdef readonly Nand inner
-    cdef readonly Chip chip                # at the bottom of the stack: what faults hurt
+    cdef readonly Chip chip                # at the bottom of the stack, which faults damage

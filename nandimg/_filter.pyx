@@ -1,5 +1,5 @@
 # cold
-"""What every fault is made of: a chip in front of a chip that passes everything on."""
+"""The base of every fault: a filter in front of a chip that passes everything on."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from nandimg._chip cimport Chip
@@ -7,7 +7,7 @@ from nandimg._nand cimport Nand
 
 
 cdef class NandFilter(Nand):
-    """Passes every operation to ``inner``, a Chip or another filter. Subclasses change what they are about."""
+    """Passes every operation to ``inner``, a Chip or another filter. Subclasses override the operations they affect."""
 
     def __init__(self, Nand inner not None):
         self._stand_before(inner)
@@ -15,7 +15,7 @@ cdef class NandFilter(Nand):
             raise ValueError("a chip in memory without data has no checksums, so no fault would show: backend file")
 
     def _stand_before(self, Nand inner not None):
-        """All of ``__init__`` but for what it refuses: for filters whose faults show without checksums too."""
+        """``__init__`` without its check: for filters whose faults are detected without checksums too."""
         self.inner = inner
         self.chip = inner if isinstance(inner, Chip) else (<NandFilter?> inner).chip
         self.geometry = inner.geometry
@@ -32,7 +32,7 @@ cdef class NandFilter(Nand):
         self.chip.require_open()
 
     def power_on(self):
-        """The power was away and is back: the chip forgets what it only remembered."""
+        """The power was off and is on again: the chip loses its volatile state."""
         if isinstance(self.inner, NandFilter):
             self.inner.power_on()
         else:

@@ -6,39 +6,39 @@ cdef enum:
     OP_PROGRAM = 1
     OP_ERASE = 2
     OP_SPARE = 3
-    OP_NVRAM_READ = 4    # these two are counted in lines
+    OP_NVRAM_READ = 4    # these two are counted in lines of the NVRAM
     OP_NVRAM_WRITE = 5
     OP_COUNT = 6
 
 cdef enum:
-    NVRAM_WORD = 8       # bytes; a store of one is whole or not done
-    NVRAM_LINE = 64      # bytes; what the clock charges for
-    NVRAM_PAGE = 4096    # bytes; what the death of the host keeps or loses
+    NVRAM_WORD = 8       # bytes; a store of one word is atomic
+    NVRAM_LINE = 64      # bytes; the unit in which accesses are charged
+    NVRAM_PAGE = 4096    # bytes; kept or lost as a whole when the host dies
 
 cdef enum:
-    CAUSES = 16          # causes that the counters tell apart; their names belong to the engine
+    CAUSES = 16          # causes that are counted separately; the engine names them
     NO_DATA_CRC = 0      # data_crc of a page programmed without data: it reads as zeros
 
-# What a page is found to be when it is read.
+# The status of a page that was read.
 cdef enum:
     PAGE_ERASED = 0
     PAGE_OK = 1
     PAGE_TORN = 2
 
-# How an interrupted operation leaves its page or block. TEAR_NOTHING and TEAR_WHOLE do for either.
+# How an interrupted operation leaves its page or block. TEAR_NOTHING and TEAR_WHOLE are for programs and erases.
 cdef enum:
     TEAR_NOTHING = 0     # power went before it
-    TEAR_WHOLE = 1       # it completed, but nobody was told
+    TEAR_WHOLE = 1       # it completed, but was not acknowledged
     TEAR_PREFIX = 2      # program: half the data, a spoilt OOB
     TEAR_DATA_ONLY = 3   # program: the data without its OOB, which reads as erased
     TEAR_OOB_ONLY = 4    # program: the OOB with half its data
-    TEAR_HEAD_GONE = 5   # erase: the first half of the pages is gone
-    TEAR_TAIL_GONE = 6   # erase: the second half is gone
+    TEAR_HEAD_GONE = 5   # erase: the first half of the pages is erased
+    TEAR_TAIL_GONE = 6   # erase: the second half is erased
     TEAR_SPOILT = 7      # erase: no page can be read
     TEAR_PREFIX_OLD = 8  # program: half the data over what the file held there before, a spoilt OOB
     TEAR_PREFIX_FF = 9   # program: half the data, then 0xFF, a spoilt OOB
     TEAR_PREFIX_RANDOM = 10  # program: half the data, then noise, a spoilt OOB
-    TEAR_UNSTABLE = 11   # erase: every page looks erased, but what is programmed now reads once and is gone then
+    TEAR_UNSTABLE = 11   # erase: every page looks erased, but a page programmed after it is lost once it was read
 
 cdef enum:
     BLOCK_GOOD = 0
@@ -47,7 +47,7 @@ cdef enum:
 
 
 cdef class Nand:
-    """What an engine sees of a chip; the chip itself and every fault in front of it have these methods."""
+    """The chip as an engine sees it; the chip itself and every fault in front of it have these methods."""
     cdef readonly object geometry
     cdef readonly uint32_t blocks, pages_per_block, page_bytes, oob_bytes, dies, channels
     cdef readonly uint32_t paired_pages    # 0; or how far a page's lower page lies before it (Geometry.lower_page)

@@ -1,8 +1,8 @@
 # cold
-"""The chip's interface: what an engine may do with a chip, or with any fault that stands in front of one."""
+"""The chip's interface: what an engine can do with a chip, or with any fault in front of one."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-#: what is counted, by OP_ number
+#: names of the counted operations, by OP_ number
 COUNTED = ("read", "program", "erase", "spare_read", "nvram_read", "nvram_write")
 
 
@@ -10,42 +10,42 @@ cdef class Nand:
     """The chip as an engine sees it.
 
     Every operation takes the virtual time ``t_ns`` at which it may start and returns the one at which it ends. A
-    breach of the rules raises NandError and changes nothing. ``cause`` (0..15) says on whose account it is counted.
+    breach of the rules raises NandError and changes nothing. Operations are counted by ``cause`` (0..15).
     """
 
     cdef int64_t program(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data, const uint8_t* oob,
                          int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
-        """Program ``n`` pages of one block in order; ``data`` may be NULL (the pages read as zeros). ``oob`` holds
-        ``oob_bytes`` a page. ``done[0]`` pages succeeded; if fewer than ``n``, the next one failed and is lost."""
+        """Program ``n`` pages of one block in order; ``data`` may be NULL (the pages read as zeros). ``oob`` has
+        ``oob_bytes`` per page. ``done[0]`` pages succeeded; if fewer than ``n``, the next one failed and is lost."""
         with gil:
             raise NotImplementedError
 
     cdef int64_t read(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data, uint8_t* oob, uint8_t* status,
                       int cause, int64_t t_ns) except -1 nogil:
-        """Read ``n`` pages with their OOB; ``data`` and ``oob`` may be NULL. ``status`` gets a PageStatus a page."""
+        """Read ``n`` pages with their OOB; ``data`` and ``oob`` may be NULL. ``status`` gets a PAGE_ value per page."""
         with gil:
             raise NotImplementedError
 
     cdef int64_t read_some(self, uint32_t block, const uint32_t* pages, uint32_t n, uint8_t* data, uint8_t* oob,
                            uint8_t* status, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
-        """Read the pages of a block that ``pages`` lists, ascending; as ``read`` otherwise. ``ready`` gets the
-        virtual time at which each is there."""
+        """Read the pages of a block that ``pages`` lists, ascending; otherwise as ``read``, but ``oob`` must not be
+        NULL. ``ready`` gets the virtual time at which each has arrived."""
         with gil:
             raise NotImplementedError
 
     cdef int64_t read_spare(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* oob, uint8_t* status,
                             int cause, int64_t t_ns) except -1 nogil:
-        """Read ``n`` spare areas alone: cheaper, but a page whose OOB is whole and whose data is not looks OK."""
+        """Read ``n`` spare areas alone: cheaper, but a page with a whole OOB and torn data looks OK."""
         with gil:
             raise NotImplementedError
 
     cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
-        """Erase a block; ``ok[0]`` is false if the chip reports failure (the block is then to be retired)."""
+        """Erase a block; ``ok[0]`` is false if the chip reports failure (the caller must then retire the block)."""
         with gil:
             raise NotImplementedError
 
     cdef int sync(self, bint durable) except -1 nogil:
-        """What was done so far survives the host's death (``durable``) or at least this process's (not)."""
+        """Make everything done so far survive the host's death (``durable``), or only this process's death."""
         with gil:
             raise NotImplementedError
 
@@ -56,41 +56,39 @@ cdef class Nand:
         return BLOCK_GROWN_BAD
 
     cdef uint32_t synced(self, uint32_t block) noexcept nogil:
-        """Pages from the block's first that were whole at a durable sync since an erase of it last began: no power
-        cut, and no death of the host, can have spoilt them."""
+        """The number of pages, from the block's first, that were whole at a durable sync since its last erase began:
+        neither a power cut nor the host's death can have spoilt them."""
         return 0
 
     cdef bint lost_erase(self, uint32_t block) noexcept nogil:
-        """Whether pages of it were programmed behind an erase that the host's disk lost when it kept those pages. They
-        cannot be read; what else the block holds is from before that erase. Looks at the records of all its pages."""
+        """Whether pages of it were programmed after an erase that the host's disk lost although it kept those pages.
+        They cannot be read; the rest of the block is from before that erase. Reads the records of all its pages."""
         return False
 
     cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil:
-        """Whoever has read them since the last durable sync says that so many pages from the block's first are
-        whole."""
+        """Raise ``synced`` to ``pages``: the caller has read them since the last durable sync, and they are whole."""
         return 0
 
     cdef int disclaim(self, uint32_t block) except -1 nogil:
-        """No page of the block is needed any more: what a sync counted of it may be missing from now on."""
+        """Set ``synced`` to 0: no page of the block is needed any more, so they may be missing from now on."""
         return 0
 
     cdef int announce(self, uint32_t pages) except -1 nogil:
-        """A run of so many programs is about to be done piece by piece: what would refuse it as a whole must do so
-        now."""
+        """A run of so many page programs follows, one call each: a filter that would refuse the run must do so now."""
         return 0
 
     cdef int retire(self, uint32_t block) except -1 nogil:
-        """Mark a block bad for good."""
+        """Mark a block bad, permanently."""
         with gil:
             raise NotImplementedError
 
-    # The NVRAM. Offsets are from its start; ``region`` tells where one of its regions lies. What is stored there
-    # survives the power and the death of the process at once, and the death of the host from the next durable sync on.
+    # The NVRAM. Offsets are from its start; ``region`` gives the place of a region. A store survives a power cut and
+    # the death of the process at once, and the death of the host from the next durable sync on.
 
     cdef int64_t nvram_store(self, uint64_t offset, const void* data, uint64_t n, int cause,
                              int64_t t_ns) except -1 nogil:
-        """Store ``n`` bytes, a multiple of 8 at a multiple of 8, word after word: of a store that the power cuts short
-        a prefix of its words is there. Charged by lines of 64 bytes."""
+        """Store ``n`` bytes, a multiple of 8 at a multiple of 8, word after word: a power cut leaves a prefix of the
+        words. Charged by lines of 64 bytes."""
         with gil:
             raise NotImplementedError
 
@@ -106,16 +104,16 @@ cdef class Nand:
             raise NotImplementedError
 
     cdef int64_t charge_load(self, uint64_t offset, uint64_t n, int cause, int64_t t_ns) noexcept nogil:
-        """What a load of ``n`` bytes costs, for whoever reads them where they are (``nvram_at``)."""
+        """Charge for a load of ``n`` bytes that the caller reads in place (``nvram_at``)."""
         return t_ns
 
     cdef int hold(self, int64_t t_ns, int64_t until_ns) noexcept nogil:
-        """What is asked for from now on begins on no die before ``until_ns``, nor in an idle stretch before what was
-        asked for already: since ``t_ns`` the controller is at something else."""
+        """Keep all dies from starting before ``until_ns``, because the controller is busy since ``t_ns``. Idle gaps
+        before earlier requests cannot be used any more either."""
         return 0
 
     cdef const uint8_t* nvram_at(self, uint64_t offset, uint64_t n) except? NULL nogil:
-        """Where those ``n`` bytes are in memory, until the chip is closed; ``charge_load`` charges for reading them."""
+        """A pointer to those ``n`` bytes, valid until the chip is closed; ``charge_load`` charges for reading them."""
         with gil:
             raise NotImplementedError
 
@@ -132,13 +130,13 @@ cdef class Nand:
         return 0
 
     cdef int64_t quiet_at(self) noexcept nogil:
-        """The virtual time from which on no die and no channel has anything to do."""
+        """The virtual time from which on all dies and channels are idle."""
         return 0
 
     # The same for Python: tests, tools and the offline views; never on a hot path.
 
     def require_open(self):
-        """ValueError once the image behind it is closed."""
+        """ValueError if its image is closed."""
 
     def program_page(self, uint32_t block, uint32_t page, data, bytes oob, int cause=0, int64_t t_ns=0):
         """Program one page; returns its virtual end in ns, or None if the chip reported failure."""
@@ -193,20 +191,20 @@ cdef class Nand:
         self.retire(block)
 
     def let_go(self, uint32_t block):
-        """What is in the block is never asked for again: a chip in memory need not keep it until it is erased."""
+        """The block's content is not needed any more: a chip in memory may drop it before the erase."""
 
     def erase_count(self, uint32_t block):
-        """Times the block was erased; it persists."""
+        """How often the block was erased; persistent."""
         self.require_open()
         return self.erases(block)
 
     def block_health(self, uint32_t block):
-        """0 good, 1 factory bad, 2 grown bad; it persists."""
+        """0 good, 1 factory bad, 2 grown bad; persistent."""
         self.require_open()
         return self.health(block)
 
     def count_health(self, int health):
-        """How many blocks are of that health."""
+        """The number of blocks with that health."""
         cdef uint32_t block, n = 0
         self.require_open()
         for block in range(self.blocks):
@@ -219,12 +217,11 @@ cdef class Nand:
         return self.synced(block)
 
     def maybe_written(self):
-        """A byte a block: 0 if all of its pages are erased, which is known without a look at them; 1 if some may not
-        be."""
+        """One byte per block: 0 if all of its pages are known to be erased without reading them, else 1."""
         return bytearray(b"\1") * self.blocks
 
     def corrected(self):
-        """Bit errors that ECC has put right since the chip was opened."""
+        """Bit errors that ECC has corrected since the chip was opened."""
         return 0
 
     def boot_slot(self, int slot):
@@ -242,7 +239,7 @@ cdef class Nand:
         self.boot_write(slot, &raw[0])
 
     def nvram(self, uint64_t offset, uint64_t n):
-        """``n`` bytes of the NVRAM, read at nobody's expense."""
+        """``n`` bytes of the NVRAM, read without any charge."""
         self.require_open()
         cdef const uint8_t* at = self.nvram_at(offset, n)
         return (<const char*> at)[:n]
@@ -266,7 +263,7 @@ cdef class Nand:
 
     @property
     def on_disk(self):
-        """Whether a sync has something to wait for."""
+        """Whether the chip is in a file, so that a sync waits for the disk."""
         return False
 
     def counters(self):

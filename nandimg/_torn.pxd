@@ -1,4 +1,4 @@
-# How a chip is hurt: for the faults that stand in front of it.
+# Damage to a chip, for the faults in front of it.
 from libc.stdint cimport uint8_t, uint32_t
 
 from nandimg._chip cimport Chip

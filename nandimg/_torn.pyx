@@ -1,7 +1,7 @@
 # cold
 """How operations that go wrong leave the flash: torn programs and erases, spoilt, skipped and misdirected pages.
 
-None of these can happen through the chip's own interface, which keeps the rules; they are what the world does to it.
+None of these states can be reached through the chip's own interface, which keeps the rules of flash.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -30,7 +30,7 @@ cdef enum:
 cdef int tear_program(Chip chip, uint32_t block, uint32_t page, const uint8_t* data, const uint8_t* oob,
                       int shape) except -1 nogil:
     """Leave the page as an interrupted program would, in one of the program's TEAR shapes. The page is not erased any
-    more. ``data`` may be NULL: such a page has its OOB alone to lose."""
+    more. ``data`` may be NULL: then only the OOB is torn."""
     cdef uint8_t* rec = chip.record(block, page)
     cdef uint32_t epoch = chip.erases(block) + 1
     cdef uint32_t kept = chip.oob_bytes // 2
@@ -56,7 +56,7 @@ cdef int tear_program(Chip chip, uint32_t block, uint32_t page, const uint8_t* d
 
 cdef int fail_program(Chip chip, uint32_t block, uint32_t page, const uint8_t* data,
                       const uint8_t* oob) except -1 nogil:
-    """Leave the page as a program does that the chip then reports as failed."""
+    """Leave the page as after a program that the chip reports as failed."""
     tear_program(chip, block, page, data, oob, TEAR_PREFIX)
     if chip.is_touched[block]:
         chip.is_touched[block] = LAST_FAILED
@@ -64,8 +64,8 @@ cdef int fail_program(Chip chip, uint32_t block, uint32_t page, const uint8_t* d
 
 
 cdef int half_data(Chip chip, uint32_t ppa, const uint8_t* data, int shape) noexcept nogil:
-    """The first half arrives. The other half is what ``shape`` says; where an OOB is left in order it must differ from
-    what was meant, or nothing would be torn: it is then the data inverted."""
+    """Write the first half of the data; the other half is as ``shape`` says. If the OOB is whole, the other half must
+    differ from the data, or nothing would be torn: it is then inverted."""
     cdef uint8_t[CHUNK] chunk
     cdef uint64_t half = chip.page_bytes // 2, done = 0, noise = ppa + 0x9E3779B97F4A7C15ULL
     cdef uint64_t at = chip.data_at + <uint64_t> ppa * chip.page_bytes
@@ -88,9 +88,9 @@ cdef int half_data(Chip chip, uint32_t ppa, const uint8_t* data, int shape) noex
 
 
 cdef int tear_erase(Chip chip, uint32_t block, int shape) except -1 nogil:
-    """Leave the block as an interrupted erase would; its erase count does not move. None of its pages counts as synced
-    from the moment the erase begins: the block table says so, and each page that is hurt, for a host that dies may
-    keep the page and lose the table."""
+    """Leave the block as an interrupted erase would; its erase count stays. From the moment the erase begins none of
+    its pages counts as synced: this is recorded in the block table and in each damaged page, because a host that dies
+    may keep the page and lose the table."""
     cdef uint32_t page, epoch = chip.erases(block) + 1, begun = erase_begun(epoch)
     cdef uint32_t half = chip.pages_per_block // 2
     if chip.held != NULL:
@@ -110,7 +110,7 @@ cdef int tear_erase(Chip chip, uint32_t block, int shape) except -1 nogil:
 
 
 cdef int spoil_page(Chip chip, uint32_t block, uint32_t page) except -1 nogil:
-    """Neither data nor OOB of a programmed page can be read any more. An erased page stays erased."""
+    """Make data and OOB of a programmed page unreadable. An erased page stays erased."""
     cdef uint8_t* rec = chip.record(block, page)
     cdef uint32_t epoch
     memcpy(&epoch, rec, 4)
@@ -130,8 +130,8 @@ def spoil(Chip chip not None, uint32_t block, uint32_t page):
 
 
 cdef int skip_page(Chip chip, uint32_t block, uint32_t page) except -1 nogil:
-    """The chip says that it programmed the block's next page, and did not: the page stays as the erase left it, and
-    the next program goes to the page behind it."""
+    """The chip reports a program of the block's next page but skips it: the page stays as the erase left it, and the
+    next program goes to the page after it."""
     chip.next_page[block] = page + 1
     if not chip.is_touched[block]:
         chip.is_touched[block] = 1
@@ -142,8 +142,8 @@ cdef int skip_page(Chip chip, uint32_t block, uint32_t page) except -1 nogil:
 
 cdef int overwrite_page(Chip chip, uint32_t block, uint32_t page, const uint8_t* data,
                         const uint8_t* oob) except -1 nogil:
-    """A program that was meant for another page lands on this one, programmed already, and reads as if it belonged
-    there."""
+    """Put a program that was meant for another page on this one, which is already programmed; it reads as if it
+    belonged there."""
     chip.write_record(block, page, data, oob)
     if data != NULL:
         chip.write_data(block * chip.pages_per_block + page, 1, data)

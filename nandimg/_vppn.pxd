@@ -1,4 +1,4 @@
-# Virtual PPNs: the number of a page in the order that uses all dies at once.
+# Virtual PPNs: page numbers in the order in which consecutive pages lie on different dies.
 from libc.stdint cimport uint32_t
 
 

@@ -1,4 +1,4 @@
-"""A copy of an image that is a chip of its own: everything but the UUID is the same, bit for bit."""
+"""Copies an image to an independent chip: everything but the UUID is the same, bit for bit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nandimg.image import CHUNK, _reserve, open_locked, require_known, why_not
 
 FICLONE = 0x40049409  #: linux/fs.h
 UUID_AT = 24  #: in the header, SPEC.md section 2
-#: what a file system answers that cannot do a kind of copy at all, here or between these two files
+#: errors of a file system that does not support a kind of copy or link, here or between these two files
 CANNOT = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EBADF, errno.EPERM)
 
 
@@ -31,14 +31,14 @@ class Clone:
 
 
 def clone(path: str | Path, copy: str | Path) -> Clone:
-    """Copy the image ``path`` to the new file ``copy``, which gets a UUID of its own. Nothing is recovered on the way:
-    a crashed image makes a crashed copy. ImageError for what is no whole image, is in use, or a ``copy`` that exists.
+    """Copy the image ``path`` to the new file ``copy``, which gets a new UUID. Nothing is recovered: a crashed image
+    makes a crashed copy. ImageError if ``path`` is not a whole image or is in use, or if ``copy`` exists.
 
-    ``copy`` appears whole and durable, or not at all: it is made under another name beside its own, which is all that a
-    death of this process may leave (``.NAME.*.clone``; it may be removed).
+    ``copy`` appears whole and durable, or not at all: it is made under another name in the same folder. If this process
+    dies, only that file may be left (``.NAME.*.clone``; it can be removed).
     """
     path, copy = Path(path), Path(copy)
-    source = open_locked(path, readonly=True, kind=fcntl.LOCK_SH)  # nobody mounts it meanwhile
+    source = open_locked(path, readonly=True, kind=fcntl.LOCK_SH)  # so that it cannot be mounted meanwhile
     try:
         header, counts = read_header(source, path)
         require_known(header, path, os.fstat(source).st_size, readonly=False)
@@ -67,8 +67,8 @@ def _exists(copy: Path) -> ImageError:
 
 
 def _with_own_uuid(source: int, target: int, counts: int) -> Header:
-    """Both copies of the target's header become the one that counts in the source, with a new UUID. In its bytes, so
-    that a header of an older version stays what it is; the generation too, since nothing was rewritten."""
+    """Write the source's valid header (copy ``counts``) to both copies in the target, with a new UUID. It is patched as
+    bytes, so that it keeps its version and its generation."""
     raw = bytearray(os.pread(source, HEADER_BYTES, counts * HEADER_BYTES))
     raw[UUID_AT : UUID_AT + 16] = uuids.uuid4().bytes
     raw[-4:] = struct.pack("<I", checksum(bytes(raw[:-4])))
@@ -78,8 +78,8 @@ def _with_own_uuid(source: int, target: int, counts: int) -> Header:
 
 
 def _name(made: Path, copy: Path) -> None:
-    """Give the finished file its name, durably. A link and not a rename, which would replace what has come there since
-    we looked."""
+    """Give the finished file its name, durably. By a link: a rename would replace a file that was created there since
+    the check."""
     try:
         os.link(made, copy)
     except FileExistsError:
@@ -101,7 +101,7 @@ def _name(made: Path, copy: Path) -> None:
 
 
 def _copy(source: int, target: int, path: Path, copy: Path) -> bool:
-    """All bytes of ``source``; True if the host's file system shares them (it may have none that can)."""
+    """Copy all bytes of ``source``; True if the host's file system shares them between the two files."""
     try:
         fcntl.ioctl(target, FICLONE, source)
         return True
@@ -119,7 +119,7 @@ def _copy(source: int, target: int, path: Path, copy: Path) -> bool:
 
 
 def data_of(fd: int, size: int) -> list[tuple[int, int]]:
-    """(first byte, byte after the last) of what is no hole in a file."""
+    """(first byte, byte after the last) of each part of a file that is not a hole."""
     out, end = [], 0
     while end < size:
         try:
@@ -134,7 +134,7 @@ def data_of(fd: int, size: int) -> list[tuple[int, int]]:
 
 
 def _copy_range(source: int, target: int, start: int, end: int) -> None:
-    """By the kernel, if it can between these two files."""
+    """Copy in the kernel, if it can between these two files; else through memory."""
     at = start
     while at < end:
         try:

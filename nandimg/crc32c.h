@@ -1,4 +1,4 @@
-/* CRC-32C (Castagnoli, reflected, init and final xor 0xFFFFFFFF), by the CPU's instruction where it has one.
+/* CRC-32C (Castagnoli, reflected, init and final xor 0xFFFFFFFF), with the CPU's instruction if it has one.
  *
  * A page's data is summed in four lanes (SPEC.md, "checksums"): each quarter on its own, then the four sums as
  * sixteen little-endian bytes. The instruction takes three cycles but one can start each cycle, so four
@@ -34,7 +34,7 @@ static uint32_t crc32c_soft(uint32_t c, const uint8_t *p, size_t n)
 {
     while (n >= 8) {
         uint64_t w;
-        memcpy(&w, p, 8); /* little-endian hosts only: checked at import */
+        memcpy(&w, p, 8); /* for little-endian hosts only */
         w ^= c;
         c = crc32c_table[7][w & 0xFF] ^ crc32c_table[6][(w >> 8) & 0xFF] ^ crc32c_table[5][(w >> 16) & 0xFF] ^
             crc32c_table[4][(w >> 24) & 0xFF] ^ crc32c_table[3][(w >> 32) & 0xFF] ^
@@ -73,8 +73,8 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_sse_after(uint64_t head
     return crc32c_sse((uint32_t)__builtin_ia32_crc32di(0xFFFFFFFFu, head), p, n);
 }
 
-/* `ahead`: what will be summed next; the cache is told of it a line at a time, for four short streams a page are over
- * before the processor has seen them coming. NULL: nothing. */
+/* `ahead`: what will be summed next, prefetched a line at a time: the four short streams of a page end before the
+ * processor's own prefetcher detects them. NULL: nothing. */
 __attribute__((target("sse4.2"))) static void crc32c_sse4(uint32_t out[4], const uint8_t *p, size_t quarter,
                                                           const uint8_t *ahead)
 {

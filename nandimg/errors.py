@@ -1,4 +1,4 @@
-"""What the chip and its image refuse, each in one line that names what was given and what to do."""
+"""The errors of the chip and its image; each message is one line that names what was given and what to do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ImageError(NandimgError):
 
 
 class InUseError(ImageError):
-    """Another opener has the image. Attributes: ``path``, and that process's ``pid``, None if nobody tells."""
+    """Another process has the image open. Attributes: ``path``, and that process's ``pid``, None if unknown."""
 
     def __init__(self, path: Path, pid: int | None) -> None:
         by = "another process" if pid is None else f"process {pid}"
@@ -38,8 +38,8 @@ class InUseError(ImageError):
 
 
 class NoRoomError(ImageError):
-    """The host's disk has no room for the image's tables. Attributes: ``errno`` and ``need_bytes``, all that the tables
-    take."""
+    """The host's disk has no room for the image's tables. Attributes: ``errno`` and ``need_bytes``, the size of the
+    tables."""
 
     def __init__(self, line: str, errno: int, need_bytes: int) -> None:
         super().__init__(line)

@@ -1,12 +1,12 @@
-"""The fault menu in words: one word for each, in a line that replays a case and for a mount.
+"""The fault menu: one word for each fault, in a replay line and as an option of a mount.
 
     fail=N      the program or erase at operation N is reported failed       fail=N+    its block then always fails
-    silent=N    operation N is claimed done, and is not
+    silent=N    operation N is reported done, but is skipped
     misdirect=N the program at operation N lands on another page
     flip=N:B    the page programmed at operation N reads with B wrong bits (8 are corrected)
-    flip=N:B:stuck, flip=N:B:pass     ... even after an erase; ... until it was read once
-    wear=E      blocks bear about E erases
-    eio=N, enospc=N                   the image's disk fails at operation N  eio=N+     and ever after
+    flip=N:B:stuck, flip=N:B:pass     ... even after an erase; ... until one read has failed
+    wear=E      blocks survive about E erases
+    eio=N, enospc=N                   the image's disk fails at operation N  eio=N+     and from then on
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from nandimg._nand import Nand
 
 KINDS = ("fail", "silent", "misdirect", "flip", "wear", "eio", "enospc")
 STICKY = ("fail", "eio", "enospc")
-#: faults after which a page may be lost for good: no power cut does that, and the device need only notice
+#: faults after which a page may be lost for good, unlike after a power cut: the device must only detect it
 DAMAGING = ("silent", "misdirect", "flip")
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One mishap. ``at`` is an operation's number (a number of erases for ``wear``); ``sticky`` goes on from there;
-    ``bits`` and ``mode`` belong to ``flip``."""
+    """One fault. ``at`` is an operation's number (a number of erases for ``wear``); with ``sticky`` the fault persists
+    from there on; ``bits`` and ``mode`` belong to ``flip``."""
 
     kind: str
     at: int
@@ -43,7 +43,7 @@ class Fault:
 
     @property
     def damaging(self) -> bool:
-        """Whether data may be lost by it that no device can bring back."""
+        """Whether it may lose data that no device can recover."""
         return self.kind in DAMAGING
 
     @classmethod
@@ -67,7 +67,7 @@ class Fault:
 
 
 def dress(chip: Chip | Nand, faults: tuple[Fault, ...] | list[Fault], seed: object = 0) -> Nand:
-    """The chip behind a filter for each fault, the first one nearest to it."""
+    """Put a filter for each fault in front of the chip, the first one nearest to it; returns the outermost."""
     nand: Nand = chip
     for fault in faults:
         at = (fault.at,)

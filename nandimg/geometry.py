@@ -7,31 +7,31 @@ from dataclasses import dataclass, fields, replace
 
 from nandimg.errors import GeometryError
 
-LPA_LIMIT = 2**32 - 16  #: addresses above are marks (none, pad); one page address fits 32 bits everywhere
+LPA_LIMIT = 2**32 - 16  #: values from here up are marks (none, pad); a page address has 32 bits everywhere
 BLOCKS_LIMIT = 2**26
 OOB_LIMIT = 2048  #: bytes; the largest spare area a geometry may have
 ERASE_LIMIT = 2**32 - 2  #: erases of one block that the image can count
 NVRAM_LIMIT = 2**32  #: bytes; every recovery reads all of it
-ENDURANCE = 3_000  #: erases that a block is good for by default: cells of three bits have some
-TIME_LIMIT_NS = 10**9  #: of one flash operation: virtual time is a signed 64-bit number, and must not run out
+ENDURANCE = 3_000  #: default erases that a block endures: typical for cells of three bits
+TIME_LIMIT_NS = 10**9  #: for one flash operation: virtual time is a signed 64-bit number and must not overflow
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """One chip. Blocks are numbered so that block b lies on die ``b % dies`` and die d on channel ``d % channels``;
-    blocks of equal ``b // dies`` form a superblock. A page's PPA is ``block * pages_per_block + page``; its VPPN counts
-    in another order, in which consecutive numbers lie on consecutive channels, then dies, then pages, then superblocks.
+    blocks of equal ``b // dies`` form a superblock. A page's PPA is ``block * pages_per_block + page``; its VPPN uses
+    another order: consecutive numbers lie on consecutive channels, then dies, then pages, then superblocks.
 
-    Times are in nanoseconds: ``read_ns``, ``program_ns`` and ``erase_ns`` occupy the die, ``transfer_ns`` is one
-    page over the channel, ``spare_ns`` reads one spare area (die only); ``nvram_read_ns`` and ``nvram_write_ns`` are
-    those of a line of 64 bytes of the NVRAM. ``lpas`` is what the host sees, in pages. ``nvram_bytes`` is all NVRAM
-    that the chip has; a scheme that asks for some when it is bound adds to it.
+    Times are in nanoseconds: ``read_ns``, ``program_ns`` and ``erase_ns`` occupy the die, ``transfer_ns`` is one page
+    over the channel, ``spare_ns`` reads one spare area (die only); ``nvram_read_ns`` and ``nvram_write_ns`` are for a
+    line of 64 bytes of the NVRAM. ``lpas`` is the size that the host sees, in pages. ``nvram_bytes`` is all the NVRAM
+    of the chip; binding a scheme that asks for NVRAM adds to it.
 
-    ``paired_pages`` d > 0: cells hold two bits, and d pages in order are lower pages, the next d their upper ones, and
-    so on. A program of an upper page that the power interrupts takes its lower page along.
+    ``paired_pages`` d > 0: cells hold two bits; d pages in order are lower pages, the next d their upper pages, and so
+    on. An interrupted program of an upper page destroys its lower page too.
 
-    ``endurance`` is how many erases a block is good for. None fails for it (that takes a fault): wear levelling goes by
-    it.
+    ``endurance`` is the number of erases that a block endures. It is used for wear levelling; no block fails because of
+    it (that takes a fault).
     """
 
     page_bytes: int = 4096
@@ -99,7 +99,7 @@ class Geometry:
 
     @property
     def logical_bytes(self) -> int:
-        """What the host sees."""
+        """The size that the host sees."""
         return self.lpas * self.page_bytes
 
     @property
@@ -112,7 +112,7 @@ class Geometry:
         return self.blocks // self.dies
 
     def vppn(self, ppa: int) -> int:
-        """The virtual PPN of a page: so many pages come before it where each takes the next die in turn."""
+        """The virtual PPN of a page: its number in the order in which each page is on the next die in turn."""
         block, page = divmod(ppa, self.pages_per_block)
         offset, die = divmod(block, self.dies)
         return die + (page + offset * self.pages_per_block) * self.dies
@@ -125,7 +125,8 @@ class Geometry:
 
     @classmethod
     def sized(cls, size_bytes: int, op: float = 0.1, **shape: int) -> Geometry:
-        """A chip that exports ``size_bytes`` and has 1 + ``op`` times that of flash, up to whole superblocks."""
+        """A chip that exports ``size_bytes`` and has 1 + ``op`` times that of flash, rounded up to whole superblocks
+        and to 8 blocks at least. GeometryError unless the size is a multiple of the page and 0 < ``op`` <= 100."""
         probe = cls(**{**shape, "lpas": 1, "blocks": _room_for_one(shape)})
         if size_bytes <= 0 or size_bytes % probe.page_bytes:
             raise GeometryError(f"size is {size_bytes} bytes: use a multiple of the page ({probe.page_bytes})")

@@ -1,7 +1,7 @@
-/* A mapped file may lose pages: one that the host cannot read, or that somebody cut off the file, arrives as SIGBUS.
- * Where this process copies out of the data it becomes an error code. Under a chip's tables, which are loaded and stored
- * everywhere, a private page of zeros takes its place, and the chip, which is told, believes nothing and changes nothing
- * any more. A SIGBUS from anywhere else ends the process as ever. */
+/* A mapped file may lose pages: access to a page that the host cannot read, or that was truncated, raises SIGBUS. When
+ * data is copied out of the mapping, it becomes an error code. In a chip's tables, which are accessed everywhere, a
+ * private page of zeros replaces the lost page, and `lost` makes the chip refuse further changes. Any other SIGBUS ends
+ * the process as usual. */
 #ifndef NANDIMG_GUARD_H
 #define NANDIMG_GUARD_H
 
@@ -21,13 +21,13 @@
 static __thread sigjmp_buf guard_back;
 static __thread volatile sig_atomic_t guard_on;
 
-/* The tables of one open chip: a shared mapping from the start of a file. One that is free has no base. They are never
- * given back, because a handler may be looking at them; a process has as many as it had chips open at once. */
+/* The tables of one open chip: a shared mapping from the start of a file. A free entry has no base. Entries are never
+ * freed, because a handler may be reading them; a process has as many as it had chips open at once. */
 struct guarded_tables {
     uint8_t *volatile base;
     size_t bytes;
     int fd, prot;
-    volatile sig_atomic_t lost; /* a page of it: what the tables say is not what the image says */
+    volatile sig_atomic_t lost; /* a page was replaced by zeros: the tables are not the image's any more */
     struct guarded_tables *next;
 };
 static struct guarded_tables *volatile guard_tables;
@@ -56,8 +56,8 @@ static void guard_release(struct guarded_tables *at)
     if (at) at->base = NULL;
 }
 
-/* Whether the address is in tables, and zeros were put there: from the page on to the end, if the file ends before it.
- * For a signal handler: mmap(2) and fstat(2) are single system calls. */
+/* Put zeros in place of the page at the address, and of all pages after it if the file ends before it. 0 if the address
+ * is not in any tables, or if that fails. Safe in a signal handler: mmap(2) and fstat(2) are single system calls. */
 static int guard_replace(uint8_t *address)
 {
     size_t page = (size_t) sysconf(_SC_PAGESIZE), from, bytes;
@@ -108,8 +108,8 @@ static int guarded_copy(void *into, const void *from, size_t n)
     return 0;
 }
 
-/* Whether the sums of n mapped pages are those of their records (at byte 8 of each; 0: programmed without data, and
- * mapped nowhere). A page that cannot be read has no sum. `ahead`: the page that will be asked for next, or NULL. */
+/* Whether the checksums of n mapped pages match their records (at byte 8 of each; a page programmed without data has 0
+ * there and never matches). A page that cannot be read does not match. `ahead`: the page that is read next, or NULL. */
 static int guarded_holds(const uint8_t *pages, size_t page_bytes, uint32_t n, const uint8_t *records, size_t stride,
                          const uint8_t *ahead)
 {

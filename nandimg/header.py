@@ -1,4 +1,4 @@
-"""The header of an image: what it says of itself, packed and unpacked, and where the regions lie that follow from it.
+"""The header of an image: packing and unpacking it, and the layout of the regions that follows from it.
 
 SPEC.md describes every byte; the names here are the names there.
 """
@@ -21,7 +21,7 @@ from nandimg.geometry import ENDURANCE, NVRAM_LIMIT, Geometry
 
 MAGIC = b"NANDIMG\x00"
 VERSION = 2
-OLDEST_VERSION = 1  #: that is read; `upgrade` makes a newer one of it
+OLDEST_VERSION = 1  #: the oldest version that can be read; `upgrade` updates it
 HEADER_BYTES = 4096
 BOOT_AT = 2 * HEADER_BYTES
 TABLE_AT = BOOT_AT + 4096
@@ -31,7 +31,7 @@ OPTIONS_BYTES = 3072  #: room for the options, as JSON
 FEATURE_KINDS = ("compatible", "read-only-compatible", "incompatible")
 FEATURES_MOST = 12
 REGIONS_MOST = 16
-WRITE_BUFFER = "write-buffer"  #: the region that an image has for its nvram_bytes before its scheme asks for others
+WRITE_BUFFER = "write-buffer"  #: the region with all nvram_bytes of an image whose scheme asked for no others yet
 _FIXED = struct.Struct("<8sIIQ16sI28sIIQIIQQQ24x")  # magic .. options length, paired pages .. NVRAM times, endurance
 _GEOMETRY = struct.Struct("<13Q")
 _FEATURE = struct.Struct("<B31s")
@@ -39,7 +39,7 @@ _REGION = struct.Struct("<16sQ")
 _OPTIONS_AT = _FIXED.size + _GEOMETRY.size
 _FEATURES_AT = _OPTIONS_AT + OPTIONS_BYTES
 _REGIONS_AT = _FEATURES_AT + FEATURES_MOST * _FEATURE.size
-#: fields of a geometry that came later and have places of their own before the others, which are in this order
+#: fields of a geometry that were added later: they are part of _FIXED; all others are in _GEOMETRY, in order
 _LATER = ("paired_pages", "nvram_read_ns", "nvram_write_ns", "endurance")
 _FIELDS = tuple(field.name for field in fields(Geometry) if field.name not in _LATER)
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -47,9 +47,9 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """Something that an image has and an older program does not know, by a name of up to 31 characters, "owner.what".
-    Who does not know a *compatible* one may do as if it were not there; of a *read-only-compatible* one, may read; of
-    an *incompatible* one, must refuse the image."""
+    """A feature of an image that older programs may not know, with a name of up to 31 characters, "owner.what". A
+    program that does not know it may ignore a *compatible* one, may only read the image with a *read-only-compatible*
+    one, and must refuse the image with an *incompatible* one."""
 
     name: str
     kind: str = "incompatible"
@@ -61,14 +61,14 @@ class Feature:
             raise ImageError(f"feature {self.name}: kind {self.kind!r}: use {', '.join(FEATURE_KINDS)}")
 
 
-#: page records get their blocks on the host's disk with the pages. Compatible: a program that gives all of them theirs
+#: page records get their disk blocks when their pages are programmed. Compatible: a program that allocates all of them
 #: when it opens the image does no harm
 SPARSE_TABLES = Feature("nandimg.sparse-tables", "compatible")
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A part of the NVRAM by a name of up to 16 characters."""
+    """A part of the NVRAM, with a name of up to 16 characters."""
 
     name: str
     bytes: int
@@ -81,18 +81,18 @@ class Region:
 
 
 def nvram_end(regions: Iterable[Region]) -> int:
-    """Bytes of NVRAM that the regions take."""
+    """Bytes of NVRAM that the regions take, with the gaps between them."""
     return max((at + n for at, n in places_of(regions).values()), default=0)
 
 
 def first_regions(geometry: Geometry) -> tuple[Region, ...]:
-    """Of an image whose scheme has asked for none yet, and of any image of version 1."""
+    """The NVRAM regions of an image whose scheme has asked for none yet, and of any image of version 1."""
     return (Region(WRITE_BUFFER, geometry.nvram_bytes),) if geometry.nvram_bytes else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the regions of an image lie, in bytes from its start; ``nvram`` are those of its NVRAM."""
+    """The places of an image's regions, in bytes from its start; ``nvram`` are the regions of its NVRAM."""
 
     backend: str
     oob_used: int  #: bytes of OOB that a page record keeps
@@ -109,7 +109,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What an image says of itself. ``ftl`` is empty until a scheme is bound."""
+    """The contents of an image's header. ``ftl`` is empty until a scheme is bound."""
 
     geometry: Geometry
     backend: str
@@ -129,17 +129,17 @@ class Header:
 
     @property
     def tables(self) -> str:
-        """One of TABLES: whether page records get their blocks on the host's disk all at once, or with the pages."""
+        """One of TABLES: whether page records get their disk blocks all at once, or with the pages."""
         return "sparse" if SPARSE_TABLES in self.features else "reserved"
 
     @property
     def allocated_bytes(self) -> int:
-        """What the file has on the host's disk from the start: its tables; the page records only once it is bound,
-        because binding tells how large they are, and not at all if they are sparse."""
+        """Bytes of the file that are allocated on the host's disk in advance: its tables. The page records only once it
+        is bound, because binding fixes their size, and not at all if they are sparse."""
         return self.layout.data_at if self.ftl and self.tables == "reserved" else self.layout.spare_at
 
     def refuse_unknown(self, where: object, known: Collection[str], *, readonly: bool) -> None:
-        """ImageError, which names it, if the image has a feature that keeps out whoever knows ``known`` alone."""
+        """ImageError, which names it, if the image has a feature that is not in ``known`` and must not be ignored."""
         for feature in self.features:
             if feature.name in known or feature.kind == "compatible":
                 continue
@@ -151,8 +151,9 @@ class Header:
                                  "it may only be read, by `flashfs dump` and `flashfs fsck`")  # fmt: skip
 
     def with_regions(self, asked: dict[str, int]) -> Header:
-        """The NVRAM has these regions too, and is as large as all of them need; one of 0 bytes is left out. The write
-        buffer's, which comes first, keeps its size unless it is among them."""
+        """The header with these NVRAM regions added, and with as much NVRAM as all of them need. A region of 0 bytes is
+        left out. The write buffer's, which comes first, keeps its size unless it is among them. ImageError if there are
+        too many, or if they are too large."""
         wanted = {region.name: region.bytes for region in self.regions} | asked
         regions = tuple(Region(name, bytes) for name, bytes in wanted.items() if bytes)
         if len(regions) > REGIONS_MOST:
@@ -172,8 +173,8 @@ def _up(value: int, unit: int) -> int:
 def layout_of(
     geometry: Geometry, backend: str, oob_used: int, *, nvram: tuple[Region, ...] | None = None, unsummed: bool = False
 ) -> Layout:
-    """The regions of an image: a function of its header alone. ``unsummed`` leaves out the checksums of page records,
-    which is for chips that keep no data and are no file: they have nothing to protect from their host."""
+    """The layout of an image, which depends on its header alone. ``unsummed`` leaves out the checksums of page records:
+    for chips in memory that keep no data, which the host cannot damage."""
     head = 12 if backend == "file" else 4 if unsummed else 8
     stride = _up(head + oob_used, 4)
     nvram_at = _up(TABLE_AT + 8 * geometry.blocks, 4096)
@@ -186,7 +187,7 @@ def layout_of(
 
 
 def pack(header: Header) -> bytes:
-    """The bytes of one copy; ImageError if something does not fit."""
+    """The bytes of one copy of the header; ImageError if something does not fit."""
     options = json.dumps(header.options or {}, sort_keys=True, separators=(",", ":")).encode()
     if len(options) > OPTIONS_BYTES:
         raise ImageError(f"options take {len(options)} bytes: {OPTIONS_BYTES} fit the header")
@@ -257,7 +258,7 @@ def _is_whole(raw: bytes) -> bool:
 def _options(raw: bytes, length: int, where: str) -> dict[str, Any]:
     try:
         options = json.loads(raw[_OPTIONS_AT : _OPTIONS_AT + length]) if length <= OPTIONS_BYTES else None
-    except (ValueError, RecursionError):  # brackets within brackets, a thousand deep
+    except (ValueError, RecursionError):  # RecursionError: deeply nested brackets
         options = None
     if not isinstance(options, dict):
         raise ImageError(f"{where}: options are not a JSON object of at most {OPTIONS_BYTES} bytes")
@@ -300,8 +301,8 @@ def _regions(raw: bytes, count: int, geometry: Geometry, where: str) -> tuple[Re
 
 
 def read_header(fd: int, path: Path) -> tuple[Header, int]:
-    """The newer of the good copies, and which one it is. A copy that a newer program wrote after it is not passed
-    over: ImageError names its version."""
+    """(the newer of the valid copies, its index). ImageError if there is none, or if a newer program wrote the other
+    copy later: the message names its version."""
     found: list[tuple[Header, int]] = []
     problem: ImageError | None = None
     newer: list[tuple[int, ImageError]] = []
@@ -329,8 +330,8 @@ def read_header(fd: int, path: Path) -> tuple[Header, int]:
 
 
 def write_header(fd: int, header: Header, counts: int = 1) -> None:
-    """One copy after the other, each durable before the next is touched; ``counts`` is the copy that counts so far, and
-    comes last."""
+    """Write one copy after the other, each durable before the next is touched; ``counts`` is the copy that is valid so
+    far, and is written last."""
     raw = pack(header)
     for index in (1 - counts, counts):
         os.pwrite(fd, raw, index * HEADER_BYTES)
@@ -338,8 +339,8 @@ def write_header(fd: int, header: Header, counts: int = 1) -> None:
 
 
 def mend_copies(fd: int, counts: int) -> bool:
-    """Make the other copy what copy ``counts`` is; whether it was not. Whoever changes an image does so first: an
-    older program might take an older copy for the image's word."""
+    """Make the other copy equal to copy ``counts``; True if it differed. Call before changing an image: an older
+    program might use an older copy."""
     raw = os.pread(fd, HEADER_BYTES, counts * HEADER_BYTES)
     if os.pread(fd, HEADER_BYTES, (1 - counts) * HEADER_BYTES) == raw:
         return False

@@ -1,5 +1,5 @@
-/* Large tables that are gone through at random: with pages of 4 KiB, the processor spends as long on finding out where
- * a byte is as on fetching it. Best effort: a kernel without large pages says no, and nothing else changes. */
+/* For large tables with random access: with pages of 4 KiB, address translation takes as long as the memory access.
+ * Best effort: a kernel without large pages refuses, and nothing else changes. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -15,8 +15,8 @@ static inline void want_huge_pages(void *at, size_t bytes) {
         (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
 }
 
-/* Zeros from `at` on, in memory of this process alone (malloc's, say, and no file's). Of much of it whole pages are given
- * back: they read as zeros, and take no memory until they are written to. */
+/* Zero the memory from `at` on, which must be private and anonymous (such as malloc's). Whole pages of a large area are
+ * given back to the kernel: they read as zeros, and take no memory until they are written to. */
 static inline void zero_memory(void *at, size_t bytes) {
     const uintptr_t page = 4096;
     uintptr_t first = ((uintptr_t)at + page - 1) & ~(page - 1), end = ((uintptr_t)at + bytes) & ~(page - 1);
@@ -28,7 +28,7 @@ static inline void zero_memory(void *at, size_t bytes) {
     memset((void *)end, 0, (uintptr_t)at + bytes - end);
 }
 
-/* A copy into memory that holds zeros: what is zeros in the source too is not written to, and so takes no memory. */
+/* Copy into memory that holds zeros: pieces of zeros are not written, and so take no memory. */
 static inline void copy_into_zeros(void *into, const void *of, size_t bytes) {
     static const uint8_t zeros[4096];
     size_t at, n;

@@ -1,4 +1,4 @@
-"""The image file: its lock, its disk blocks; making, opening, binding and upgrading one."""
+"""The image file: its lock and its disk blocks; creating, opening, binding and upgrading an image."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ __all__ = [
     "BACKENDS", "HEADER_BYTES", "VERSION", "Header", "Image", "Layout", "Upgrade", "create", "inspect", "layout_of",
     "memory_image", "open_image",
 ]  # fmt: skip
-FEATURES = (SPARSE_TABLES.name,)  #: of the chip itself ("nandimg.what") that this library knows; others are not its own
+FEATURES = (SPARSE_TABLES.name,)  #: the chip's own features ("nandimg.what") that this library knows
 
 DIRECTORY = "a directory, not a regular file"
-CHUNK = 1 << 20  #: bytes looked at at a time
+CHUNK = 1 << 20  #: bytes that are read at a time
 
 
 def _require_room(fd: int, header: Header) -> None:
-    """OSError if the disk has too little for what is to be allocated, with what the file has of it already: asked
-    first, neither is the disk filled up, nor is anything of the file lost, only to find that."""
+    """OSError (ENOSPC) if the disk has too little room for what must be allocated, less what the file already has.
+    Checked first, so that a failure neither fills up the disk nor loses anything of the file."""
     held = os.fstat(fd)
     disk = os.fstatvfs(fd)
-    # a file system in memory may have no size, and then says that nothing of it is free
+    # a file system in memory may have no size, and then reports nothing as free
     if disk.f_blocks and header.allocated_bytes - 512 * held.st_blocks > disk.f_bfree * disk.f_frsize:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _reserve(fd: int, header: Header, path: Path, *, anew: bool = False) -> None:
-    """Make the file long enough, ``anew`` from nothing; what will be mapped gets its blocks now, because a mapped page
-    that finds the host's disk full kills the process."""
+    """Make the file long enough, with ``anew`` after emptying it. The part that will be mapped gets its disk blocks
+    now, because a store to a mapped page on a full disk kills the process. NoRoomError if that fails."""
     held = os.fstat(fd)
     try:
         _require_room(fd, header)
         if anew:
             os.ftruncate(fd, 0)
-        if anew or held.st_size < header.layout.end:  # a longer one is left alone: it is not ours to cut
+        if anew or held.st_size < header.layout.end:  # a longer file is not truncated
             os.ftruncate(fd, header.layout.end)
         os.posix_fallocate(fd, 0, header.allocated_bytes)
-        if not anew and os.fstat(fd).st_size == held.st_size:  # what is in it is what it was: it is no newer
+        if not anew and os.fstat(fd).st_size == held.st_size:  # the contents did not change: keep the times
             with suppress(PermissionError):
                 os.utime(fd, ns=(held.st_atime_ns, held.st_mtime_ns))
     except (OSError, OverflowError) as error:
@@ -80,7 +80,7 @@ def _reserve(fd: int, header: Header, path: Path, *, anew: bool = False) -> None
 
 
 def _holds_data(fd: int, start: int) -> bool:
-    """Whether anything but zeros is in the file from ``start`` on. Holes are not looked at."""
+    """Whether the file has anything but zeros from ``start`` on. Holes are skipped."""
     end = os.fstat(fd).st_size
     at = start
     while at < end:
@@ -103,10 +103,10 @@ def create(
     path: str | Path, geometry: Geometry, backend: str = "file", force: bool = False, *, uuid: uuids.UUID | None = None,
     tables: str = "reserved",
 ) -> Header:  # fmt: skip
-    """Make a blank chip, with a UUID of its own unless one is given. An existing file is refused unless ``force``;
-    nothing of it is lost before that is decided. ``tables``: page records get their blocks on the host's disk
-    all at once when the chip is bound ("reserved"), or with their pages ("sparse"): a program that finds no room for
-    them there then fails with ENOSPC, as one does that finds none for its data."""
+    """Create a blank chip, with a new UUID unless one is given. ImageError if the file exists, unless ``force``, and if
+    it cannot be created. ``tables``: page records get their disk blocks all at once when the chip is bound
+    ("reserved"), or with their pages ("sparse"): a page program then fails with ENOSPC if the disk is full, as it does
+    if there is no room for its data."""
     path = Path(path)
     if backend not in BACKENDS:
         raise ImageError(f"backend {backend!r}: use {' or '.join(BACKENDS)}")
@@ -126,7 +126,7 @@ def create(
     try:
         _require_file(fd, path)
         if not force:
-            os.fchmod(fd, 0o600)  # whatever the umask: the daemon has to open it again, and nobody else
+            os.fchmod(fd, 0o600)  # whatever the umask: only this user's daemon opens it again
         _lock(fd, path, fcntl.LOCK_EX)
         if not is_at(fd, path):
             raise ImageError(f"{path}: another file has taken its place meanwhile; try again")
@@ -142,7 +142,7 @@ def create(
 
 
 def why_not(path: Path, error: OSError) -> str:
-    """In words, why a file there cannot be opened or made."""
+    """In words, why a file at ``path`` cannot be opened or created."""
     if error.errno == errno.EISDIR:
         return DIRECTORY
     if error.errno == errno.ENOENT and not path.parent.exists():
@@ -151,7 +151,7 @@ def why_not(path: Path, error: OSError) -> str:
 
 
 def is_at(fd: int, path: Path) -> bool:
-    """Whether the open file is the one that has this name now. A lock is on a file, and names move on: `flashfs resize`
+    """Whether the open file is the one that has this name now. A lock is on the file, not on its name: `flashfs resize`
     gives an image's name to another file."""
     mine = os.fstat(fd)
     try:
@@ -162,7 +162,7 @@ def is_at(fd: int, path: Path) -> bool:
 
 
 def open_locked(path: Path, *, readonly: bool, kind: int) -> int:
-    """The file that has this name while it is locked; ImageError if that cannot be had."""
+    """Open and lock the file that has this name once it is locked; ImageError if it cannot be opened or locked."""
     while True:
         fd = _open_fd(path, readonly)
         try:
@@ -185,8 +185,9 @@ def _lock(fd: int, path: Path, kind: int) -> None:
 
 
 def holder(about: os.stat_result) -> int | None:
-    """The process that has the file locked, as far as the kernel tells. It names device and inode; of some file systems
-    (btrfs) the device is another than stat(2) says, so a file of that inode alone is believed if there is no better."""
+    """The pid of the process that has the file locked, None if unknown. The kernel lists device and inode; on some file
+    systems (btrfs) the device differs from that of stat(2), so a match of the inode alone is used if there is no
+    better one."""
     device, inode = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}", str(about.st_ino)
     found: dict[bool, int] = {}
     try:
@@ -196,15 +197,15 @@ def holder(about: os.stat_result) -> int | None:
                 found.setdefault(parts[5].rpartition(":")[0] == device, int(parts[4]))
     except OSError:
         pass
-    return found.get(True, found.get(False)) or None  # 0: it is in another namespace of processes
+    return found.get(True, found.get(False)) or None  # 0: in another pid namespace
 
 
 def _open_fd(path: Path, readonly: bool) -> int:
     try:
-        # without O_NONBLOCK, a pipe would be waited for
+        # without O_NONBLOCK, opening a pipe would block
         fd = os.open(path, (os.O_RDONLY if readonly else os.O_RDWR) | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        # a device that is not there is nothing to be made, and who only looks wants what there is
+        # no hint for a missing device, which cannot be created, nor for a reader, which needs an existing image
         hint = "" if readonly or Path("/dev") in path.parents else f"; `flashfs create {path}` makes an image"
         raise ImageError(f"{path}: no such file{hint}") from None
     except OSError as error:
@@ -218,7 +219,7 @@ def _open_fd(path: Path, readonly: bool) -> int:
 
 
 def _require_file(fd: int, path: Path) -> None:
-    """Devices, pipes and folders are refused, whatever they would say."""
+    """ImageError unless it is a regular file."""
     if stat.S_ISDIR(os.fstat(fd).st_mode):
         raise ImageError(f"{path}: {DIRECTORY}")
     if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -226,7 +227,7 @@ def _require_file(fd: int, path: Path) -> None:
 
 
 def inspect(path: str | Path) -> Header:
-    """The header alone, without the lock: what the file says of itself."""
+    """Read the header alone, without a lock."""
     fd = _open_fd(Path(path), readonly=True)
     try:
         return read_header(fd, Path(path))[0]
@@ -237,7 +238,7 @@ def inspect(path: str | Path) -> Header:
 @dataclass(frozen=True, slots=True)
 class Upgrade:
     """What an upgrade found and did: versions, the names of the features that it added, and whether one copy of the
-    header had to be made what the other is."""
+    header differed from the other and was repaired."""
 
     before: int
     after: int
@@ -250,7 +251,7 @@ class Upgrade:
 
 
 def _merged(features: Collection[Feature], more: Collection[Feature]) -> tuple[Feature, ...]:
-    """Both, each once, by name."""
+    """Both, without duplicates, sorted by name."""
     by_name = {feature.name: feature for feature in (*features, *more)}
     return tuple(by_name[name] for name in sorted(by_name))
 
@@ -262,8 +263,8 @@ class Image:
     path: Path | None
     header: Header
     chip: Chip
-    mended: bool = False  #: one copy of the header was not what the other is, and is now
-    blank: bytes | None = None  #: if it was bound since it was opened: what stood before its NVRAM, but for zeros
+    mended: bool = False  #: one copy of the header differed from the other, and was repaired
+    blank: bytes | None = None  #: if bound since it was opened: the old bytes before the NVRAM, less trailing zeros
 
     def bound(
         self, ftl: str, options: dict[str, Any], oob_used: int, features: Collection[Feature] = (),
@@ -288,9 +289,9 @@ class Image:
         self, ftl: str, options: dict[str, Any], oob_used: int, features: Collection[Feature] = (),
         nvram: dict[str, int] | None = None,
     ) -> None:  # fmt: skip
-        """Give a blank image to a scheme that keeps ``oob_used`` bytes of OOB a page, and the regions ``nvram`` ({name:
-        bytes}) of NVRAM. The layout follows from that, so the chip is opened anew; a chip that was ever written is
-        refused. The image is of the newest version then."""
+        """Bind a blank image to a scheme that keeps ``oob_used`` bytes of OOB per page, and the regions ``nvram``
+        ({name: bytes}) of NVRAM. The layout depends on that, so the chip is reopened. ImageError if it is bound already
+        or was ever written. The image then has the newest version."""
         header, old = self.bound(ftl, options, oob_used, features, nvram), self.header
         if self.path is not None and _holds_data(self.chip_fd(), old.layout.nvram_at):
             raise ImageError(f"{self.path}: its header says that it is blank, and there are pages in it; "
@@ -310,9 +311,9 @@ class Image:
             self.chip.mark_factory_bad(block)
 
     def give_back(self) -> bool:
-        """Undo a ``bind`` of this opening, and whatever was written since: the file is as blank as it was, and the chip
-        is closed. False if there was none. Pages go first and the header last, so that a crash on the way leaves a
-        bound image that holds nothing."""
+        """Undo a ``bind`` since the image was opened, and all writes after it: the file is blank again, and the chip is
+        closed. False if there was no ``bind``. The header is written last, so that a crash meanwhile leaves a bound
+        image without pages."""
         blank, self.blank = self.blank, None
         if blank is None:
             return False
@@ -334,8 +335,8 @@ class Image:
         return True
 
     def upgrade(self, features: Collection[Feature] = ()) -> Upgrade:
-        """Make the image one of the newest version that has these features too. Only the header changes; a power cut
-        or the host's death leaves the image as it was or upgraded. Nothing happens to an image that is so already."""
+        """Upgrade the image to the newest version, with these features added. Only the header changes; a power cut or
+        the host's death leaves the image as it was or upgraded. An image that is up to date is not changed."""
         old = self.header
         merged = _merged(old.features, features)
         added = tuple(one.name for one in merged if one not in old.features)
@@ -354,7 +355,7 @@ class Image:
 
 def require_known(header: Header, path: Path, size: int, *, readonly: bool) -> None:
     """ImageError if the file is shorter than its header says, or has a feature of the chip that this library does not
-    know. Whoever runs a scheme on it asks about the other features (refuse_unknown)."""
+    know. The caller that runs a scheme checks the other features (refuse_unknown)."""
     others = [feature.name for feature in header.features if not feature.name.startswith("nandimg.")]
     header.refuse_unknown(path, (*FEATURES, *others), readonly=readonly)
     if size < header.layout.end:
@@ -365,7 +366,8 @@ def open_image(path: str | Path, readonly: bool = False, *, held: bool = False, 
     """Open and lock an image (shared when read-only, unless ``alone``). ImageError names the file and the field at
     fault.
 
-    ``held``: this process has the lock, and nothing changes in the file while the image is open: read-only alone."""
+    ``held``: this process already has the lock, and the file does not change while the image is open; read-only opening
+    only, else ValueError."""
     if held and not readonly:
         raise ValueError("an image that is held already may be opened read-only alone")
     path = Path(path)
@@ -380,7 +382,7 @@ def open_image(path: str | Path, readonly: bool = False, *, held: bool = False, 
     except BaseException:
         os.close(fd)
         raise
-    if held:  # whoever serves the image has locked its memory, and these mappings are as large as the image
+    if held:  # the process that serves the image has locked its memory, and these mappings are as large as the image
         chip.stay_pageable()
     block = chip.block_table_problem()
     if block is not None:
@@ -404,7 +406,7 @@ def _memory_chip(header: Header) -> Chip:
 
 
 def memory_image(geometry: Geometry, backend: str = "file", factory_bad: tuple[int, ...] = ()) -> Image:
-    """A chip that lives and dies with this process: for replay and for tests."""
+    """A chip in the memory of this process, for replay and for tests."""
     if backend not in BACKENDS:
         raise ImageError(f"backend {backend!r}: use {' or '.join(BACKENDS)}")
     header = Header(geometry, backend, uuids.UUID(int=0), options={}, regions=first_regions(geometry))

@@ -1,4 +1,4 @@
-"""Chips by name: each paper's set-up, the oracle's, and small ones on which tests can try everything.
+"""Chips by name: the set-up of each paper, that of the WAF oracle, and small ones for exhaustive tests.
 
 Times that a paper does not give are Geometry's defaults; the transfer of a page assumes about 800 MB/s per channel.
 """
@@ -23,13 +23,13 @@ class Preset:
 
     @property
     def for_tests(self) -> bool:
-        """Whether it is so small that only tests want it."""
+        """Whether it is so small that it is only for tests."""
         return self.name.startswith("tiny-")
 
 
 def _slimftl(dies: int = 1) -> Geometry:
-    # 16 GiB of 8 KiB pages; the thesis counts 9,011 blocks for 10 % over-provisioning: here as many more as make the
-    # dies alike
+    # 16 GiB of 8 KiB pages; the thesis has 9,011 blocks for 10 % over-provisioning, here rounded up to a multiple of
+    # the dies
     return Geometry(
         page_bytes=8192, pages_per_block=256, blocks=-(-9011 // dies) * dies, channels=dies, dies=dies, oob_bytes=256,
         lpas=16 * GIB // 8192, transfer_ns=10_000,
@@ -53,8 +53,8 @@ def _leaftl(size_bytes: int) -> Geometry:
 
 
 def _learnedftl(size_bytes: int, spare_bytes: int, pages_per_block: int) -> Geometry:
-    # 64 chips of 256 blocks of 512 pages hold the paper's 32 GiB; the further 2 GiB are 16 more blocks a chip. FEMU's
-    # clock, which the paper measures by, charges chips only: transfers take no time
+    # 64 chips of 256 blocks of 512 pages hold the paper's 32 GiB; the further 2 GiB are 16 more blocks per chip. The
+    # paper measures with FEMU's clock, which charges chips only: transfers take no time
     return Geometry.sized(
         size_bytes, op=spare_bytes / size_bytes, page_bytes=4096, pages_per_block=pages_per_block, channels=8, dies=64,
         oob_bytes=128, read_ns=40_000, program_ns=200_000, erase_ns=2_000_000, transfer_ns=0,

@@ -36,7 +36,7 @@ def test_one_by_its_name_from_anywhere() -> None:
 
 
 def test_what_they_need_is_there() -> None:
-    """A function of ours that was renamed would be missed when the figures are made again, not before. In a process of
+    """Without this test, a renamed function is noticed only at the next measurement. In a process of
     its own: some of them bring schemes along."""
     program = (
         "import sys; from importlib import import_module; from flashfs.ftl import SCHEMES; before = list(SCHEMES)\n"

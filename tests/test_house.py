@@ -33,7 +33,7 @@ FLOORS = {
     "parts/python": "parts/defaults ENGINE",
     "ftl": "flashfs PARTS ENGINE",  # flashfs: its _core is the door for schemes
     "sizing": "nandimg",
-    "flashfs": "sizing api ftl PARTS ENGINE replay",  # api, replay: when somebody asks for what is in them
+    "flashfs": "sizing api ftl PARTS ENGINE replay",  # api, replay: imported at the first use of their names
     "api": "inspect fuse replay flashfs sizing ftl nandimg",
     "formulas": "",
     "replay": "formulas flashfs ftl PARTS ENGINE",

@@ -1,4 +1,4 @@
-"""The tool that makes mutants: what it changes, that the number chooses it, that a run broken off goes on."""
+"""The tool that makes mutants: what it changes, that the number chooses it, that an interrupted run resumes."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""docs/campaigns.md: which power cuts and kills each FTL has survived, from what campaigns noted (`--survived`).
+"""docs/campaigns.md: which power cuts and kills each FTL has survived, from the lines of campaigns (`--survived`).
 
     python tools/campaigns.py                     # from tools/results/survived.jsonl
-    python tools/campaigns.py FILE --check        # exit code 1 if the page is not as it would be made
+    python tools/campaigns.py FILE --check        # exit code 1 if the page is out of date
 
-A campaign notes which sources of the chip, the engine and the FTL it ran (`flashfs.crash.campaign.sources`), so the
-page tells this version's cuts from those of earlier ones.
+A line has a hash of the sources of the chip, the engine and the FTL (`flashfs.crash.campaign.sources`), by which the
+page separates this version's cuts from those of earlier ones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def table(lines: list[dict[str, Any]]) -> list[str]:
 
 
 def cell_of(lines: list[dict[str, Any]]) -> str:
-    """Cuts, and seeds."""
+    """Cuts, and the number of seeds in parentheses."""
     if not lines:
         return "-"
     return f"{sum(line['cuts'] for line in lines):,} ({len({line['seed'] for line in lines})})"

@@ -1,14 +1,14 @@
-"""docs/comparison.md: every FTL on equal ground, on workloads and on real traces, blank and filled. Counts and virtual
-time, so the same anywhere.
+"""docs/comparison.md: every FTL with equal settings, on workloads and real traces, blank and filled. Counts and virtual
+time, so the same on any machine.
 
 Workloads play --pages pages on 1 GiB. A trace of the folder is packed, a MiB at a time, onto a device that just holds
 it, and looped until the device, or --pages pages, have been written. Sixteen requests at a time. The page map is there
 twice: with whole blocks as its stripe, as the others place pages, and with stripes of four as it is used alone.
-Results come a source at a time; with --keep those of sources that are there already are not made again. Those of the
-workloads go into the package (flashfs/comparison/results), where `flashfs compare` finds them, those of traces to
+Results are saved after each source; --keep skips the sources that have results. Those of the workloads go into the
+package (flashfs/comparison/results), where `flashfs compare` finds them, those of traces to
 tools/results/comparison.json.
 
-With --ftl these FTLs alone are played, and their rows put among those that are kept.
+With --ftl only these FTLs are played, and their rows replace theirs among the saved ones.
 
     comparison.py [--traces DIR] [--only TEXT] [--ftl A,B] [--pages N] [--keep] [--no-save] [--only-page]
 """
@@ -31,7 +31,7 @@ from flashfs.ftl import SCHEMES
 from flashfs.replay import plots
 from flashfs.replay.play import named, run
 
-BESIDE = 7  #: sources in a table
+BESIDE = 7  #: sources in a table, at most
 SHORT = 4  #: pages: the stripe of the page map alone
 ROOT = Path(__file__).resolve().parents[1]
 DOC = ROOT / "docs/comparison.md"
@@ -41,11 +41,11 @@ MARK = "<!-- tables: tools/comparison.py -->\n"
 
 
 def results(work: Work, ftls: Sequence[str]) -> Iterator[Row]:
-    """Of each of these FTLs, on a blank device and on a filled one, with what all FTLs are given alike."""
+    """The rows of these FTLs, on a blank device and on a filled one, with the settings that all FTLs share."""
     for state in STATES:
         setups = named(replace(work.setup, precondition=state), ",".join(SCHEMES))
         page_map = next(setup for setup in setups if setup.ftl == "pagemap")
-        # complained of: it is not on the ground of the others
+        # its row says so: its settings differ from the others'
         setups.insert(1, replace(page_map, options={**page_map.options, "stripe": SHORT}))
         for setup in [setup for setup in setups if setup.ftl in ftls]:
             alone = setup.options.get("stripe") == SHORT
@@ -54,7 +54,7 @@ def results(work: Work, ftls: Sequence[str]) -> Iterator[Row]:
 
 
 def in_order(rows: list[Row]) -> list[Row]:
-    """By source, as they came, by state and by FTL; of two rows of one thing the later."""
+    """By source in order of appearance, by state and by FTL; of two rows with one key the later."""
     sources = list(dict.fromkeys(row["source"] for row in rows))
     names = list(SCHEMES)
     last = {(row["source"], row["state"], row["column"]): row for row in rows}
@@ -87,12 +87,12 @@ def page(rows: list[Row]) -> str:
 
 
 def waf(row: Row) -> str:
-    """Of what is written in earnest: more than the write buffer holds."""
+    """WAF, if more than twice the write buffer was written."""
     return f"{row['waf']:.3f}" if row["host"]["write"] > 2 * row["ground"]["buffer"] else "-"
 
 
 def reads(row: Row) -> str:
-    """Pages of a hole or the buffer take none; a write of a part of a page reads the rest."""
+    """Flash reads a host page. Holes and buffered pages take none; a partial write of a page reads the rest."""
     asked = row["host"]["read"] + row["host"]["write"]
     return f"{(row['read'].get('host', 0) + row['read'].get('map', 0)) / asked:.2f}" if asked else "-"
 
@@ -107,8 +107,8 @@ def wear(row: Row) -> str:
 
 
 def tables(rows: list[Row], figure: Callable[[Row], str]) -> Iterator[str]:
-    """A row for each FTL; workloads beside each other, then traces, as many as a page has room for. A source of which
-    there is nothing is left out."""
+    """A row for each FTL and a column for each source, workloads first, in tables of at most BESIDE sources. A source
+    without figures is left out."""
     cells = {(row["column"], row["source"]): figure(row) for row in rows}
     columns = list(dict.fromkeys(row["column"] for row in rows))
     sources = [
@@ -125,14 +125,14 @@ def tables(rows: list[Row], figure: Callable[[Row], str]) -> Iterator[str]:
 
 
 def parted(sources: list[str]) -> Iterator[list[str]]:
-    """In parts of about the same length."""
+    """Split into parts of about the same length, at most BESIDE."""
     parts = -(-len(sources) // BESIDE)
     for i in range(parts):
         yield sources[len(sources) * i // parts : len(sources) * (i + 1) // parts]
 
 
 def ground_table(rows: list[Row]) -> str:
-    """What was equal, for each source; and what was not."""
+    """The equal settings for each source, and the differences that remain."""
     names = ("MiB", "loops", "dies, channels", "OP", "buffer, pages", "stripe, pages", "wear spread", "reserve, blocks")
     lines = [f"| source | {' | '.join(names)} |", f"| --- |{' --: |' * len(names)}"]
     for source in dict.fromkeys(row["source"] for row in rows):
@@ -158,7 +158,7 @@ def ground_table(rows: list[Row]) -> str:
 
 
 def write(rows: list[Row]) -> None:
-    """The page, and its chart."""
+    """Write the page and its chart."""
     head, mark, _ = DOC.read_text().partition(MARK)
     if not mark:
         raise SystemExit(f"{DOC}: no line {MARK.strip()}")
@@ -167,7 +167,7 @@ def write(rows: list[Row]) -> None:
 
 
 def save(rows: list[Row]) -> None:
-    """Workloads where the package has them, traces beside the other results of tools."""
+    """Save rows of workloads in the package, rows of traces in tools/results."""
     kept.write([row for row in rows if row["source"] in works.WORKLOADS])
     kept.write([row for row in rows if row["source"] not in works.WORKLOADS], TRACES)
 

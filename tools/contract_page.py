@@ -2,7 +2,7 @@
 
     contract_page.py [--check]
 
-With --check nothing is written, and the exit code is 1 if the page is not what it would be.
+With --check nothing is written, and the exit code is 1 if the page is out of date.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ are in `flashfs/parts/defaults/defaults.pyx`.
 
 
 class Method(NamedTuple):
-    """One method: its name, its docstring's first sentence, whether it has to be written, what it may do with flash."""
+    """One method: its name, its docstring's first sentence, whether an FTL must write it, what it may do with flash."""
 
     name: str
     doc: str
@@ -73,14 +73,14 @@ def about(body: str) -> str:
 
 
 def first_sentence(doc: str) -> str:
-    """The sentence that a docstring begins with, its blanks made one each."""
+    """The first sentence of a docstring, with single blanks."""
     text = " ".join(doc.strip().strip('"').split())
     found = re.match(r"(.+?[.;:])(?: (?=[A-Z`{]))", text)
     return (found[1] if found else text).rstrip(".;:").replace("|", r"\|")
 
 
 def methods_of(body: str) -> list[Method]:
-    """Those of one class, in its order."""
+    """The methods of one class, in its order."""
     found = [one for one in METHOD.finditer(body) if not one["name"].startswith("__")]
     ends = [one.start() for one in found[1:]] + [len(body)]
     out = []
@@ -93,7 +93,7 @@ def methods_of(body: str) -> list[Method]:
 
 
 def table(methods: list[Method], *, offered: bool) -> list[str]:
-    """Rows; of what the engine has to offer nothing is there to be written."""
+    """The rows of a table. ``offered``: methods of the engine, which an FTL calls and does not write."""
     if offered:
         return ["| method | what it does |", "| --- | --- |", *(f"| `{one.name}` | {one.doc} |" for one in methods)]
     lines = ["| method | what it is asked | may | default |", "| --- | --- | --- | --- |"]

@@ -3,14 +3,14 @@
     python tools/coverage.py [--jobs 2] [--cuts 500] [--tests tests/engine tests/crash ...] [--keep DIR]
 
 The modules of PATHS are translated once more, in a copy of the sources, with a mark at the beginning of each statement.
-The marks are Cython's own (``linetrace``); what they do is not: instead of calling a trace function, which takes the
-GIL and is a hundred times slower than the statement, each sets one byte of a table (line before, line) that all
-processes share through a file. So the tests run nearly as fast as ever, forked workers and killed ones count, and
-pairs of lines tell which way a branch went.
+The marks are Cython's own (``linetrace``), but their action is replaced: instead of calling a trace function, which
+takes the GIL and is a hundred times slower than the statement, each sets one byte of a table (line before, line) that
+all processes share through a file. So the tests run nearly as fast as usual, forked and killed workers count, and
+pairs of lines show which way a branch went.
 
 A line counts if it is in the body of a function and can be marked. A branch has two outcomes: an `if`, `elif` or
-`while` is true and false; a loop has a body and an end that is no `break`. `while True` has one. What only
-an exception brought about is no outcome. Conditions are taken whole: nothing is said of the parts of an `and`.
+`while` is true and false; a loop has a body and an end that is no `break`. `while True` has one. A jump by
+an exception is no outcome. Conditions count as a whole: the parts of an `and` are not measured.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tools" / "results" / "coverage.json"
 WHERE = "FLASHFS_COVERAGE"  #: environment: the folder of the tables
-LINES = 1024  #: of a module, at most
+LINES = 1024  #: lines of a module, at most
 BYTES = LINES * LINES
 EVERYTHING = "*"
 
-#: the recovery paths: what of each module belongs to them
+#: the recovery paths: {module: its functions that belong to them}
 PATHS: dict[str, tuple[str, ...]] = {
     "flashfs/engine/recovery/scan.pyx": (EVERYTHING,),
     "flashfs/engine/recovery/found_pages.pyx": (EVERYTHING,),
@@ -67,19 +67,19 @@ PATHS: dict[str, tuple[str, ...]] = {
     "flashfs/parts/battery/battery.pyx": (EVERYTHING,),
 }  # fmt: skip
 
-#: campaigns, scaled down: what follows `flashfs crash`
+#: scaled-down campaigns: the arguments of `flashfs crash`
 CAMPAIGNS = (
     ("--tier", "sweep,random,host,faults", "--seed", "1", "--cuts"),
     ("--tier", "every", "--length", "1", "--depth", "2"),
 )
 CUTS = 500  #: of each tier and FTL
 TESTS = ("tests/engine", "tests/ftl", "tests/crash", "tests/spec", "tests/nandimg", "tests/fuzz/test_images.py")
-#: the first is more campaigns; the others compile sources or mount file systems
+#: the first runs more campaigns; the others compile sources or mount file systems
 LEFT_OUT = ("tests/crash/test_sweep.py", "tests/crash/test_planted.py", "tests/crash/test_kill.py",
             "tests/crash/test_kill_databases.py", "tests/crash/test_kill_files.py")  # fmt: skip
 
-#: stands behind Cython's own definitions of what a mark does. `seen` is -1 in functions of other files, else the
-#: line before; a normal return is line 0.
+#: C code placed after Cython's own definitions of the trace macros, which it replaces. `seen` is -1 in functions of
+#: other files, else the line before; a normal return is line 0.
 MARKS = r"""
 #undef __Pyx_TraceDeclarationsFunc
 #undef __Pyx_TraceDeclarationsGen
@@ -128,7 +128,7 @@ __attribute__((constructor)) static void flashfs_marks_open(void) {
 
 @dataclass(slots=True)
 class Branch:
-    """One condition or loop: where it stands, its own lines (``head``), its body's."""
+    """One condition or loop: its line, the lines of its condition (``head``), those of its body."""
 
     line: int
     kind: str  # "if", "while", "for"
@@ -160,7 +160,7 @@ def last_line(node: Any) -> int:
 
 
 def first_line(node: Any) -> int:
-    """Of a body: that of its first statement."""
+    """The line of a body's first statement."""
     stats = getattr(node, "stats", None)
     return first_line(stats[0]) if stats else int(node.pos[1])
 
@@ -195,7 +195,7 @@ class Reader:
             self.visit(child, prefix, function, leaves)
 
     def note(self, node: Any, kind: str, function: Function, leaves: set[int]) -> set[int]:
-        """Take up what a statement means for its function; returns where breaks inside it are to be noted."""
+        """Note a statement's jumps, handlers and branches in its function; returns the set for breaks inside it."""
         line = int(node.pos[1])
         if kind in ("ReturnStatNode", "RaiseStatNode", "ReraiseStatNode"):
             function.jumps |= set(range(line, last_line(node) + 1))
@@ -203,7 +203,7 @@ class Reader:
             leaves.add(line)
         elif kind == "ExceptClauseNode":
             function.handlers |= {line, first_line(node.body)}
-        elif kind == "IfClauseNode" and first_line(node.body) > line:  # else a comprehension's
+        elif kind == "IfClauseNode" and first_line(node.body) > line:  # else the `if` of a comprehension
             self.branch(function, "if", node, ("true", "false"))
         elif kind in ("WhileStatNode", "ForInStatNode", "ForFromStatNode") and first_line(node.body) > line:
             leaves = set()  # a loop on one line is a comprehension
@@ -243,7 +243,7 @@ def declared(declarator: Any) -> str:
 
 
 class Marks:
-    """The table of one module: which line came behind which."""
+    """The table of one module: the pairs (line before, line) that ran."""
 
     def __init__(self, raw: bytes) -> None:
         self.pairs = {divmod(at, LINES) for at in (match.start() for match in re.finditer(b"\x01", raw))}
@@ -265,7 +265,7 @@ class Marks:
 
 
 def executable_lines(path: Path, translated: str | None) -> set[int]:
-    """Those that can be marked: as Cython's output says, or Python's compiler."""
+    """The lines that can be marked, from Cython's output or Python's compiler."""
     if translated is not None:
         found = re.findall(r"__Pyx_TraceLine\((\d+),-?\d+,\d,__PYX_ERR\(0,", translated)
         return {int(line) for line in found}
@@ -284,7 +284,7 @@ def lines_of(code: CodeType) -> set[int]:
 
 
 def measure(name: str, marks: Marks, executable: set[int]) -> dict[str, Any]:
-    """The figures of one module, function by function, and what is missing with its text."""
+    """The figures of one module and of each function, and the missed lines and branches with their text."""
     path = ROOT / name
     text = path.read_text().splitlines()
     rows = []
@@ -322,7 +322,7 @@ def flags(name: str) -> list[str]:
 
 
 def build(into: Path) -> dict[str, str]:
-    """Copy the project, mark the compiled modules of PATHS; returns what Cython made of each."""
+    """Copy the project and mark the compiled modules of PATHS; returns {module: Cython's output}."""
     for part in ("flashfs", "nandimg", "tests", "bench", "tools", "pyproject.toml", "README.md", "SPEC.md", "docs"):
         if (ROOT / part).is_dir():
             shutil.copytree(ROOT / part, into / part, ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.cpp"))
@@ -345,7 +345,7 @@ def translate(into: Path, name: str) -> str:
     text = out.read_text()
     words = {"WHERE": WHERE, "NAME": table_name(name), "LINES": str(LINES), "BYTES": str(BYTES)}
     marks = re.sub(r"@(\w+)@", lambda match: words[match[1]], MARKS)
-    # behind the definitions, before anything that is marked: __pyx_f is declared between them
+    # after the definitions, before the first mark: __pyx_f is declared between them
     anchor = re.search(r"^static const char\s*\*\s*const __pyx_f\[\] = \{.*?\};\n", text, re.DOTALL | re.MULTILINE)
     first = re.search(r"^ +__Pyx_TraceDeclarations(Func|Gen)$", text, re.MULTILINE)
     last = text.rfind("#define __Pyx_TraceLine(")
@@ -383,7 +383,7 @@ def run(command: list[str], where: Path) -> None:
 
 
 def run_campaigns(into: Path, tables: Path, cuts: int, jobs: int) -> dict[str, int]:
-    """The tiers on the marked build: {tier and FTL: distinct cuts}."""
+    """Run the tiers on the marked build; returns {tier and FTL: distinct cuts}."""
     environment = {**os.environ, WHERE: str(tables), "PYTHONPATH": str(into)}
     counted = {}
     for words in CAMPAIGNS:
@@ -397,7 +397,7 @@ def run_campaigns(into: Path, tables: Path, cuts: int, jobs: int) -> dict[str, i
 
 
 def run_tests(into: Path, tables: Path, tests: list[str], jobs: int) -> str:
-    """The tests on the marked build; returns pytest's last line. Failing ones count for nothing, and stop it."""
+    """Run the tests on the marked build; returns pytest's last line. SystemExit if one fails."""
     shutil.copy(Path(__file__), into / "recovery_coverage.py")
     environment = {**os.environ, WHERE: str(tables), "PYTHONPATH": str(into)}
     left_out = [f"--ignore={name}" for name in LEFT_OUT]
@@ -412,7 +412,7 @@ def run_tests(into: Path, tables: Path, tests: list[str], jobs: int) -> str:
     return last
 
 
-# --- as a plugin of pytest, in the copy: marks what is plain Python
+# --- as a plugin of pytest, in the copy: marks the modules in plain Python
 
 
 def pytest_configure() -> None:

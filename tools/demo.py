@@ -1,7 +1,8 @@
-"""The main job, shown: a source tree on ext4 on flashfs, the power cut in the middle, everything acknowledged is there.
+"""The demo: copy a source tree to ext4 on flashfs, cut the power during the copy, check that no acknowledged file is
+lost.
 
-Each command is printed as a user would type it. Needs root for the loop device; nothing is left behind, whatever
-happens.
+Each command is printed as a user would type it. Needs root for the loop device; cleans up also after a
+failure.
 
     demo.py [--ftl NAME] [--preset NAME] [--files N] [--keep]
 """
@@ -28,10 +29,10 @@ from pathlib import Path
 
 from flashfs.fuse import mounts
 
-FILES_LEAST = 3_000  # of the standard library; with fewer, what is installed beside it is added
+FILES_LEAST = 3_000  # of the standard library; with fewer, installed packages are added
 FILES_MOST = 6_000
 BYTES_MOST = 250_000_000
-CUT_AT = 0.8  # of the files are copied when the power goes
+CUT_AT = 0.8  # share of the files that is copied when the power goes
 FLASHFS = Path(sys.executable).with_name("flashfs")
 
 
@@ -40,7 +41,7 @@ def say(text: str) -> None:
 
 
 def shell(*words: str | Path, quiet: bool = False) -> str:
-    """Show a command, run it, show what it said. Ends the demo if it fails."""
+    """Print a command, run it, print its output. SystemExit if it fails."""
     command = [str(word) for word in words]
     print(f"$ {shlex.join([Path(command[0]).name, *command[1:]])}", flush=True)
     done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
@@ -52,8 +53,8 @@ def shell(*words: str | Path, quiet: bool = False) -> str:
 
 
 def sources(files_most: int = FILES_MOST, bytes_most: int = BYTES_MOST) -> list[tuple[Path, Path]]:
-    """(file, its place in the copy): Python's standard library, and what is installed beside it if that is little. At
-    most so many files and bytes."""
+    """[(file, its path in the copy)]: Python's standard library, and installed packages if that has fewer than
+    FILES_LEAST files. At most ``files_most`` files and ``bytes_most`` bytes."""
     out: list[tuple[Path, Path]] = []
     size = 0
     for name in ("stdlib", "purelib"):
@@ -80,7 +81,7 @@ class Copier(threading.Thread):
         super().__init__()
         self._files = files
         self._target = target
-        self.acknowledged: dict[Path, str] = {}  # kept here, far from the disk under test
+        self.acknowledged: dict[Path, str] = {}  # kept in memory, not on the disk under test
         self.error: OSError | None = None
         self.progress: queue.SimpleQueue[int] = queue.SimpleQueue()
 
@@ -101,7 +102,7 @@ class Copier(threading.Thread):
 
 
 def copy_and_cut(files: list[tuple[Path, Path]], mountpoint: Path, pid: int) -> dict[Path, str]:
-    """Copy until CUT_AT of the files are acknowledged, then kill the daemon while the copying goes on."""
+    """Copy until CUT_AT of the files are acknowledged, then kill the daemon while the copy goes on."""
     copier = Copier(files, mountpoint)
     copier.start()
     start = time.monotonic()
@@ -174,7 +175,7 @@ def last_with_a_page(acknowledged: Iterable[Path], mountpoint: Path) -> tuple[Pa
 
 @contextlib.contextmanager
 def place(keep: bool) -> Iterator[Path]:
-    """A folder of our own; on the way out everything that stands on it is undone."""
+    """A temporary folder; at the end, what is mounted in it is unmounted, and it is removed unless ``keep``."""
     folder = Path(tempfile.mkdtemp(prefix="flashfs-demo-", dir="/var/tmp"))
     try:
         yield folder

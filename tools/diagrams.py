@@ -3,7 +3,7 @@
     npm pack mermaid && tar xzf mermaid-*.tgz package/dist/mermaid.min.js
     python tools/diagrams.py package/dist/mermaid.min.js
 
-A page of a headless browser draws them, with that copy of mermaid; nothing is fetched. Each picture ends with a comment
+A headless browser draws them with that copy of mermaid; nothing is fetched. Each picture ends with a comment
 that has the SHA-256 of its source: tests/site/test_diagrams.py compares it to the page.
 """
 
@@ -26,7 +26,7 @@ PAGE = HERE.parent / "docs/diagrams.md"
 OUT = HERE.parent / "docs/img"
 BLOCK = re.compile(r"^## A (\w+)$.*?^```mermaid\n(.*?)^```$", re.M | re.S)
 MOST_S = 30.0  #: of wall time, for one diagram
-#: labels as SVG text: an HTML one is seen by browsers alone
+#: labels as SVG text: only browsers show HTML labels
 FLOWS = {"htmlLabels": False, "wrappingWidth": 340, "rankSpacing": 30}
 SETTINGS = {"startOnLoad": False, "htmlLabels": False, "flowchart": FLOWS, "theme": "neutral",
             "fontFamily": "sans-serif", "deterministicIds": True}  # fmt: skip
@@ -42,7 +42,7 @@ def diagrams() -> dict[str, str]:
 
 
 def mark(source: str) -> str:
-    """The comment that says of which source a picture is."""
+    """The comment at a picture's end: the SHA-256 of its source."""
     return f"<!-- of {hashlib.sha256(source.encode()).hexdigest()} -->"
 
 

@@ -1,11 +1,11 @@
-"""How the repository becomes the docs site: a hook of mkdocs (mkdocs.yml), and what `make site` runs.
+"""Builds the docs site from the repository: a hook of mkdocs (mkdocs.yml), and the program that `make site` runs.
 
     python tools/docs_site.py [DIR]     # into site/; exit code 1, and a line each, if a link leads nowhere
 
-The site has the layout of the repository, README.md at its root and docs/ below, so that every link between Markdown
-files leads to the same place here and where the files themselves are read. What a page links to and is no Markdown
-(an example, a script) is shown as text; a notebook can be downloaded. The pages on the Python names and on FTLs in
-Python get a reference, made of docstrings.
+The site has the layout of the repository, README.md at its root and docs/ below, so that links between Markdown
+files work in the site as in the repository. Linked files that are no Markdown (an example, a script) are shown as
+text; a notebook can be downloaded. The pages on the Python names and on FTLs in
+Python get a reference from docstrings.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
 AS_THEY_ARE = (".md", ".svg", ".png", ".ipynb")
 NAMED = re.compile(r"^```(\w+) file=(\S+)$", re.M)  #: a block that is the file of that name
-#: a block with words for the tests, which the site's Markdown takes for text
+#: a block with words for the tests; the site's Markdown takes such a block for text
 WORDS = re.compile(r"^```(\w+) [^=\n]+$", re.M)
 API_PAGE = "docs/python-api.md"
 #: room for lines of 112 characters in a window of 1280 pixels
@@ -39,12 +39,12 @@ WIDE = """.md-grid { max-width: 82rem; }
 .md-main__inner .md-content__inner { margin: 0 0.8rem; }
 @media screen and (min-width: 76.25em) { .md-sidebar { width: 10.5rem; } }
 """
-#: what a program calls; the rest of it is what mounts and replays call
+#: the methods for programs; mounts and replays call the others
 OF_DEVICE = """flashfs.Device
     options: { filters: ["!^_", "!^(try_bind|start|recover|interpreted|read_into|fileno|extent|stay_pageable|give_back|\
 leave|forget_counts|fail_if_lost)$"] }"""
 REFERENCE = "\n\n## Reference\n\n"
-#: `replay` is a package too, so its function has another name here
+#: `replay` is also a package, so its function has another name here
 API = (
     "flashfs.create", "flashfs.open", "flashfs.mount", "flashfs.replay.api.replay", "flashfs.compare", "flashfs.sweep",
     "flashfs.plot", "flashfs.read_trace", "flashfs.check.api.check", "flashfs.crash.api.crash", "flashfs.clone",
@@ -52,7 +52,7 @@ API = (
     "nandimg.geometry.Geometry", "flashfs.FlashfsError", "flashfs.UsageError",
 )  # fmt: skip
 FTL_PAGE = "docs/python-ftl.md"
-#: compiled, and its stub has no docstrings: this one is imported to be asked
+#: compiled, with no docstrings in its stub, so it is imported
 CHIP = """::: flashfs.parts.python.python_ftl.Chip
     options: { force_inspection: true, show_if_no_docstring: true }
 """
@@ -60,7 +60,7 @@ OF_FTLS = ("Ftl", "Saves", "Stamps", "Guesses", "Validates", "Places", "Cleans",
 
 
 def on_config(config: Any) -> Any:
-    """The pages of a folder, where the navigation has FOLDER/*: those that it names nowhere, in the order of names."""
+    """Replaces FOLDER/* in the navigation by the folder's pages that it names nowhere else, sorted by name."""
     named = set(named_pages(config.nav))
     for part in config.nav:
         for pages in part.values():
@@ -84,7 +84,7 @@ def pages_of(folder: str) -> list[str]:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Every page at its place in the repository, and what they link to."""
+    """Every page at its path in the repository, and the files that pages link to."""
     out = Files([file for file in files if not in_docs(file)])
     pages = [ROOT / name for name in AT_ROOT] + sorted((ROOT / "docs").rglob("*.md"))
     linked: set[Path] = set()
@@ -99,7 +99,7 @@ def on_files(files: Files, config: Any) -> Files:
         file = added(config, target)
         file.inclusion = InclusionLevel.NOT_IN_NAV
         if target.suffix not in AS_THEY_ARE:
-            file.dest_uri += ".txt"  # a browser shows that, whatever the server thinks of the name
+            file.dest_uri += ".txt"  # browsers show .txt, whatever the server makes of other suffixes
         out.append(file)
     return out
 
@@ -115,7 +115,7 @@ def added(config: Any, path: Path) -> File:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """The reference, after what a reader of the file itself has."""
+    """Appends the reference to the page's own text."""
     markdown = WORDS.sub(r"```\1", NAMED.sub(r'```\1 title="\2"', markdown))
     if page.file.src_uri == API_PAGE:
         return f"{markdown}{REFERENCE}{entries(API)}\n"
@@ -133,7 +133,7 @@ def entries(names: Iterable[str]) -> str:
 
 
 class Links(HTMLParser):
-    """What one page names, and the names that others may use for places in it."""
+    """The links of one page, and its anchors."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -153,8 +153,8 @@ class Links(HTMLParser):
 
 
 def broken(site: Path) -> list[str]:
-    """A line for each link of a page of the site that leads nowhere in it. Links to elsewhere are not followed; a page
-    that was built alone (404.html) has others' addresses."""
+    """A line for each link of a page of the site that leads nowhere in it. External links are not followed; 404.html
+    is skipped, because its links are relative to other pages."""
     pages = {path: Links(path.read_text()) for path in sorted(site.rglob("*.html")) if path.name != "404.html"}
     out = []
     for path, page in pages.items():

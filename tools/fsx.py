@@ -1,13 +1,12 @@
-"""File system exercise on `disk` itself: random operations, each checked against the bytes in memory that it should
-have left.
+"""File system exercise on `disk` itself: random operations, each checked against a model in memory.
 
     fsx.py FILE [--operations N] [--seed S] [--no-holes]
 
 FILE is a `disk`, or a file of fixed size on any file system; whatever it holds is overwritten. Operations are reads
 and writes (of system calls and of mappings), punched holes and zeroed ranges, copies within the file, seeks for
 data, flushes, and closing and opening again; offsets and lengths are aligned to pages, to sectors of 512 bytes or to
-nothing. On `disk`, also remaps and moves, by the device's own command. A difference is told with the line that shows it
-again. ``--no-holes`` leaves out what a server without fallocate cannot do.
+nothing. On `disk`, also remaps and moves, by the device's own command. A difference is reported with the command that
+repeats it. ``--no-holes`` leaves out what a server without fallocate cannot do.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from flashfs.fuse import commands  # noqa: E402
 
 LONGEST = 192 << 10
 SECTOR = 512
-SPAN_MOST = 8 << 20  # bytes at the beginning of the file that are played with
+SPAN_MOST = 8 << 20  # bytes at the beginning of the file that are used
 
 
 class Differs(Exception):
-    """What was read is not what the model holds, and the line that shows it again."""
+    """What was read differs from the model; the text has the command that repeats it."""
 
 
 class Fsx:
-    """``step`` by ``step`` on the file at ``path``; the first ``span`` bytes are ours."""
+    """Random operations on the first ``span`` bytes of the file at ``path``."""
 
     def __init__(self, path: Path, seed: int, *, holes: bool = True, span: int = SPAN_MOST) -> None:
         self.path, self.seed, self.holes = path, seed, holes
@@ -61,7 +60,7 @@ class Fsx:
             self.menu |= {self.remap: 10}
 
     def run(self, operations: int) -> Counter[str]:
-        """So many of them, and then the whole file; Differs at the first mistake. Counts by name."""
+        """Do so many, then check the whole span. Returns counts by name; Differs at the first mistake."""
         kinds, weights = list(self.menu), list(self.menu.values())
         try:
             for self.number in range(1, operations + 1):
@@ -78,7 +77,7 @@ class Fsx:
     # --- operations
 
     def place(self, room: int | None = None) -> tuple[int, int]:
-        """(offset, length): a third of them whole pages, a third whole sectors, most of them short."""
+        """(offset, length) below ``room``: a third in whole pages, a third in whole sectors, most of them short."""
         room = room or self.span
         length = min(round(2 ** self.rnd.uniform(0, LONGEST.bit_length() - 1)), room)
         offset = self.rnd.randrange(room - length + 1)
@@ -99,7 +98,7 @@ class Fsx:
         self.model[offset : offset + length] = data
 
     def read_mapped(self) -> None:
-        """Through a private mapping, which is all that a file without the page cache can have."""
+        """Through a private mapping, the only kind for a file with direct I/O."""
         offset, length = self.place()
         base = offset - offset % mmap.ALLOCATIONGRANULARITY
         with mmap.mmap(
@@ -138,7 +137,7 @@ class Fsx:
         self.check_around("copy", target, length)
 
     def copy_wrongly(self) -> None:
-        """Of a range onto itself: refused, and nothing has changed."""
+        """copy_file_range of overlapping ranges: EINVAL, and nothing changes."""
         offset, length = self.place()
         target = min(offset + length // 2, self.span - length)
         try:
@@ -151,7 +150,7 @@ class Fsx:
         self.check_around("refused copy", target, length)
 
     def remap(self) -> None:
-        """Of ranges that may overlap, often of equal alignment; one in three is a move."""
+        """Remap of ranges that may overlap, often of equal alignment; one in three is a move."""
         source, length = self.place()
         target = self.rnd.randrange(self.span - length + 1)
         if self.rnd.random() < 0.7:
@@ -168,7 +167,7 @@ class Fsx:
         self.check_around("source of a move" if move else "source of a remap", source, length)
 
     def find(self) -> None:
-        """Data is where SEEK_DATA says, and none before; there is a hole where SEEK_HOLE says."""
+        """SEEK_DATA skips no data; SEEK_HOLE finds a page of zeros."""
         offset, _ = self.place()
         try:
             data = min(os.lseek(self.fd, offset, os.SEEK_DATA), self.span)
@@ -195,7 +194,7 @@ class Fsx:
         self.compare(what, offset, os.pread(self.fd, length, offset), length)
 
     def check_around(self, what: str, offset: int, length: int) -> None:
-        """What was changed, and the neighbours of its ends."""
+        """Check the changed range, and what is next to its ends."""
         first = max(0, offset - PAGE - 100)
         self.check(what, first, min(self.span, offset + length + PAGE + 100) - first)
 

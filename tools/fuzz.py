@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Feeds the project what an adversary would: damaged images, impossible requests, senseless command lines.
+"""Feeds the project hostile input: damaged images, impossible requests, senseless command lines.
 
     tools/fuzz.py --images 150000 --requests 840000 --cli 10000 --jobs 2 --seed 1
     tools/fuzz.py --replay image:1:4711          one input again, in this process, with its traceback
 
 Each input is a function of the seed and its number. Workers are processes with a limit on their memory; one that dies
-or stays too long at an input is a finding like an exception, and the next worker goes on behind it. docs/fuzzing.md
-says what is judged.
+or takes too long for an input is a finding like an exception, and the next worker goes on after that input.
+docs/fuzzing.md has the criteria.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from fuzz_requests import SESSION, session  # noqa: E402
 from flashfs import cli  # noqa: E402
 
 KINDS = ("image", "request", "cli")
-UNIT = {"image": 1, "request": SESSION, "cli": 1}  #: inputs that one number stands for: requests come in sessions
+UNIT = {"image": 1, "request": SESSION, "cli": 1}  #: inputs for each number: a number is a session of requests
 MEMORY_BYTES = 2 << 30  #: beyond what a worker has when it begins
-FILE_BYTES = 256 << 20  #: `create` may be told any size
+FILE_BYTES = 256 << 20  #: `create` may be asked for any size
 TIME_LIMIT_S = 20
 CHUNK = {"image": 250, "request": 25, "cli": 100}
 NOBODY = 65534
@@ -67,7 +67,7 @@ class Result:
 
 
 def runner(kind: str, seed: int, made: list[Base], folder: Path) -> tuple[Callable[[int], None], Counter[str]]:
-    """(what runs input ``number``, the counter of outcomes that it fills)."""
+    """(function that runs input ``number``, the counter of outcomes that it fills)."""
     if kind == "image":
         judge = Judge(folder / "image")
 
@@ -90,8 +90,8 @@ def runner(kind: str, seed: int, made: list[Base], folder: Path) -> tuple[Callab
 
 
 def limit() -> None:
-    """No more memory than an input may take, and no file of any size that `create` may be told. AddressSanitizer takes
-    addresses by the terabyte."""
+    """Bound memory and file sizes: an input may ask for any. No bound on addresses under AddressSanitizer, which
+    reserves terabytes of them."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     if "asan" not in os.environ.get("LD_PRELOAD", ""):
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, used + MEMORY_BYTES))
@@ -100,8 +100,8 @@ def limit() -> None:
 
 
 def become_nobody(folder: Path) -> None:
-    """Command lines run as nobody, so that there is what they may not. What they import is imported first: nobody may
-    be unable to read Python."""
+    """Run command lines as the user `nobody`, so that permissions apply. The modules are imported first: that user may
+    be unable to read Python's files."""
     quiet = io.StringIO()
     with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
         for line in ("--help", "presets", "ftls", "nonesuch", "crash replay x", "crash --tier x", "fsck /nowhere"):
@@ -114,7 +114,7 @@ def become_nobody(folder: Path) -> None:
 
 
 def work(kind: str, seed: int, made: list[Base], span: tuple[int, int], folder: Path, at: Any, pipe: Any) -> None:
-    """A worker: the inputs of ``span`` in order. ``at`` is the number under way and when it began."""
+    """A worker: the inputs of ``span`` in order. ``at`` is (current number, its start in monotonic seconds)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     limit()
     run, outcomes = runner(kind, seed, made, folder)
@@ -131,13 +131,13 @@ def work(kind: str, seed: int, made: list[Base], span: tuple[int, int], folder: 
 
 
 class Worker:
-    """One process at one span of numbers."""
+    """One process that runs one span of numbers."""
 
     def __init__(self, kind: str, seed: int, made: list[Base], span: tuple[int, int], shelf: Path) -> None:
         self.kind, self.span = kind, span
         self.folder = Path(tempfile.mkdtemp(dir=shelf))
         self.folder.chmod(0o777)
-        self.at = multiprocessing.RawArray("d", [span[0], time.monotonic() + 60])  # it has to start first
+        self.at = multiprocessing.RawArray("d", [span[0], time.monotonic() + 60])  # the process needs time to start
         self.pipe, theirs = multiprocessing.Pipe(duplex=False)
         self.process = multiprocessing.Process(
             target=work, args=(kind, seed, made, span, self.folder, self.at, theirs), daemon=True
@@ -152,7 +152,7 @@ class Worker:
 
 
 def spans(wanted: dict[str, int]) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Chunks of numbers, the kinds by turns, so that a run that is ended early has seen of everything."""
+    """Chunks of numbers, with the kinds in turn, so that an interrupted run has tried each kind."""
     left = {kind: -(-wanted[kind] // UNIT[kind]) for kind in KINDS}
     total = dict(left)
     while any(left.values()):
@@ -164,7 +164,7 @@ def spans(wanted: dict[str, int]) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def campaign(wanted: dict[str, int], seed: int, jobs: int, shelf: Path, findings_most: int) -> Result:
-    """All of it, over ``jobs`` processes at a time."""
+    """Run the wanted inputs of each kind, in ``jobs`` processes at a time."""
     result = Result(seed)
     made = list(bases())
     waiting = spans(wanted)
@@ -187,7 +187,7 @@ def campaign(wanted: dict[str, int], seed: int, jobs: int, shelf: Path, findings
 
 
 def attend(worker: Worker, result: Result) -> tuple[int, int] | None:
-    """Take what a worker has to say; the numbers that it left undone once it is gone, None while it works."""
+    """Read a worker's messages. Returns the span of numbers it left undone once it has ended, None while it works."""
     kind, number = worker.kind, int(worker.at[0])
     try:
         while worker.pipe.poll():
@@ -215,7 +215,7 @@ def attend(worker: Worker, result: Result) -> tuple[int, int] | None:
 
 
 def replay(text: str) -> int:
-    """One input, here, with everything that it says."""
+    """Run one input in this process, and print its traceback."""
     kind, seed, number = text.split(":")
     with tempfile.TemporaryDirectory(dir=shelf_of()) as folder:
         Path(folder).chmod(0o777)

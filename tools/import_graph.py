@@ -1,13 +1,13 @@
-"""Who needs whom, by folder: a mermaid graph from imports and cimports.
+"""Which folder needs which: a mermaid graph from imports and cimports.
 
     python tools/import_graph.py             # of the tree as it is, engine and parts as one folder each
-    python tools/import_graph.py --rooms     # of the rooms of engine and parts
+    python tools/import_graph.py --rooms     # of the folders in engine and parts
     python tools/import_graph.py --at v0.1   # of a commit
     python tools/import_graph.py --circles   # files that need each other, one circle a line; exit code 1 if any
 
-An arrow goes from who imports to what is imported; a dotted one if that happens only inside functions. An
-arrow that follows from others is left out. Folders in a folder count as it; those of schemes are one, ftl/NAME.
-Modules of flashfs itself (device.py ...) are the folder `flashfs`; what everybody may need (errors.py ...) is left out.
+An arrow goes from the importing folder to the imported one; it is dotted if all the imports are inside functions.
+Arrows implied by others are left out. Subfolders count as their folder; all schemes are one, ftl/NAME. Modules of
+flashfs itself (device.py ...) are the folder `flashfs`; modules that any folder may need (errors.py ...) are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("nandimg", "flashfs")
 SUFFIXES = (".py", ".pyx", ".pxd")
-#: everybody may need them
+#: modules that any folder may need
 SMALL = {"flashfs.errors", "flashfs.text", "flashfs.sizing.defaults", "flashfs.poll", "flashfs.ftl_search"}
 #: one `from x import a, b` or `import x` of Cython, which Python's parser does not take
 STATEMENT = re.compile(
@@ -50,7 +50,7 @@ def name_of(path: Path) -> str:
 
 
 def needs_of(text: str, suffix: str, known: set[str]) -> Iterator[Need]:
-    """What a file imports of ours. ``from a import b`` is of module a.b if there is one, else of a."""
+    """The project's modules that a file imports. ``from a import b`` is of module a.b if there is one, else of a."""
     if suffix == ".py":
         tree = ast.parse(text)
         for_types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "CHECKING" in ast.dump(node.test)]
@@ -82,7 +82,7 @@ def folder_of(module: str, packages: set[str]) -> str:
 
 
 def read(root: Path) -> tuple[dict[str, set[Need]], set[str]]:
-    """{module: what it needs}, the parts of one module (.pyx, .pxd) together; and which of them are packages."""
+    """({module: what it needs}, the packages among them). The files of one module (.pyx, .pxd) count together."""
     paths = [path for package in OURS for path in sorted((root / package).rglob("*")) if path.suffix in SUFFIXES]
     known = {name_of(path.relative_to(root)) for path in paths}
     out: dict[str, set[Need]] = defaultdict(set)
@@ -104,8 +104,8 @@ def arrows(modules: dict[str, set[Need]], packages: set[str]) -> dict[tuple[str,
 
 
 def mermaid(modules: dict[str, set[Need]], packages: set[str], rooms: bool) -> str:
-    """The drawing: of the rooms, or of all folders with engine and parts as one each. Without the arrows that follow
-    from others."""
+    """The graph: of the folders in engine and parts (``rooms``), or of all folders with engine and parts as one each.
+    Without arrows that others imply."""
     found: dict[tuple[str, str], bool] = {}
     for pair, late in arrows(modules, packages).items():
         one, two = (drawn(name, rooms) for name in pair)
@@ -122,7 +122,7 @@ def mermaid(modules: dict[str, set[Need]], packages: set[str], rooms: bool) -> s
 
 
 def drawn(folder: str, rooms: bool) -> str:
-    """What a folder is called in the drawing; "" if it is not in it."""
+    """A folder's name in the graph; "" if it is left out."""
     name = "ftl/NAME" if folder.startswith("flashfs/ftl/") else folder.removeprefix("flashfs/")
     top = name.split("/")[0]
     if top in ("engine", "parts"):
@@ -131,7 +131,7 @@ def drawn(folder: str, rooms: bool) -> str:
 
 
 def follows(pair: tuple[str, str], found: dict[tuple[str, str], bool]) -> bool:
-    """Whether another way leads from the one to the other, by arrows that are no needs of functions alone."""
+    """Whether other arrows, none of them of function-level imports only, lead from the one to the other."""
     begin, end = pair
     seen, to_do = {begin}, [two for one, two in found if one == begin and two != end and not found[one, two]]
     while to_do:
@@ -145,8 +145,8 @@ def follows(pair: tuple[str, str], found: dict[tuple[str, str], bool]) -> bool:
 
 
 def circles(modules: dict[str, set[Need]], packages: set[str]) -> list[list[str]]:
-    """Groups of files each of which needs, over others, all in its group: Tarjan's components of more than one. What a
-    package's __init__ only hands on makes no circle."""
+    """Groups of modules that import each other, directly or through others: Tarjan's components of more than one.
+    Imports of a package's __init__ do not count."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

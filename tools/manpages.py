@@ -1,9 +1,9 @@
-"""Man pages of the command line, made of its help: man/flashfs.1, and one for each command.
+"""Man pages of the command line, made from its help: man/flashfs.1, and one for each command.
 
     python tools/manpages.py              # bring every page up to date, and remove those of commands that are gone
     python tools/manpages.py --check      # say which are not up to date; exit code 1 if there is one
 
-They are kept in the repository, because a wheel that is built from a source archive cannot run the command.
+They are committed, because the build of a wheel from a source archive cannot run the command.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EXITS = "0 done, 1 failed, 2 bad usage, 130 interrupted. Errors are one line on 
 
 
 def pages() -> dict[str, str]:
-    """{file name: what it shall contain}."""
+    """{file name: its text}."""
     root: Any = program()
     found = dict(walk(root))
     return {f"{'-'.join(path)}.1": page(path, command, found) for path, command in found.items()}
@@ -86,7 +86,7 @@ def spelled(option: Any) -> str:
 
 
 def ends(epilog: str) -> Iterator[str]:
-    """The views and the examples at the end of a command's help, as they stand there."""
+    """The views and the examples at the end of a command's help, unchanged."""
     for part in epilog.split("\n\n") if epilog else ():
         title, *lines = part.split("\n")
         shown_so = (re.sub(r"^([.'])", r"\\&\1", escaped(line.removeprefix("  "))) for line in lines)

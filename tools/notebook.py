@@ -1,8 +1,8 @@
-"""Run examples/notebook.ipynb and keep what its cells show, so that a reader sees it without running anything.
+"""Run examples/notebook.ipynb and save the outputs of its cells, so that they can be read without running it.
 
     python tools/notebook.py           # run it, and write it with its outputs
 
-tests/examples/test_notebook.py runs it the same way: what it shows has to be what is kept.
+tests/examples/test_notebook.py runs it the same way and compares the outputs with the saved ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Manager(KernelManager):
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """In which a kernel leaves nothing outside ``folder`` and runs this checkout."""
+    """Variables with which a kernel runs this checkout and writes nothing outside ``folder``."""
     return {"PYTHONPATH": str(ROOT), **{name: str(folder / name) for name in JUPYTER}}
 
 
@@ -48,7 +48,7 @@ def run(folder: Path) -> Any:
 
 
 def without_vectors(book: Any) -> None:
-    """A picture is kept as PNG alone: its SVG is ten times as long, and what shows notebooks prefers the PNG anyway."""
+    """Keep pictures as PNG alone: the SVG is ten times as long, and viewers of notebooks prefer the PNG."""
     for cell in book.cells:
         for output in cell.get("outputs", ()):
             output.get("data", {}).pop("image/svg+xml", None)

@@ -1,4 +1,4 @@
-"""Plant bugs, one at a time, and see which tier catches each, and after how many cuts.
+"""Plant bugs, one at a time, and measure which tier catches each, and after how many cuts.
 
     python tools/planted_bugs.py [--bug TEXT] [--of FTL] [--first] [--out FILE]
 
@@ -22,15 +22,15 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "crash")] + ([] if "PYTHONPATH" in os.environ else [str(ROOT)])
 
-#: cuts, or the programs' length
+#: of each tier: cuts, or for `every` the programs' length
 BOUNDS = {"sweep": 6_000, "every": 2, "random": 3_000, "host": 6_000, "faults": 3_000, "wide": 1_000}
 SEED = 11
 TRY_S = 900
 
 
 def catch(ftl: str, first: bool) -> dict[str, int | None]:
-    """{tier: the number of the cut whose case failed first, None if none did} on the engine as this process has it;
-    ``first``: only until one is found."""
+    """{tier: number of the first cut that failed, or None} with the engine of this process; ``first``: only up to the
+    first tier that catches it."""
     from flashfs.crash import tiers
     from flashfs.errors import FlashfsError
 
@@ -54,7 +54,7 @@ def catch(ftl: str, first: bool) -> dict[str, int | None]:
 
 
 def measure(name: str, ftl: str, path: str | None, first: bool) -> dict[str, int | None]:
-    """In a process of its own: what a patched engine does to it is no matter of ours."""
+    """``catch`` in a process of its own, because a patched engine may crash it or never end."""
     environment = {**os.environ, **({"PYTHONPATH": path} if path else {})}
     command = [sys.executable, __file__, "--catch", name, "--ftl", ftl, *(["--first"] if first else [])]
     try:
@@ -70,7 +70,7 @@ def measure(name: str, ftl: str, path: str | None, first: bool) -> dict[str, int
 
 
 def one(name: str, of: str, first: bool) -> list[dict[str, Any]]:
-    """A row for each FTL that the bug is in, or for the one that is asked for."""
+    """A row for each FTL that the bug is in, or for ``of`` alone."""
     import bugs
 
     bug = bugs.BUGS[name]
@@ -84,7 +84,7 @@ def one(name: str, of: str, first: bool) -> list[dict[str, Any]]:
 
 
 def caught_here(name: str, ftl: str, first: bool) -> None:
-    """The child: plant what can be planted here, and print what caught it."""
+    """The child: plant the bug, unless it is compiled in, and print what caught it."""
     import bugs
     import pytest
 

@@ -1,14 +1,14 @@
-"""Which planted bug is tried where: by ``make test`` and by the slow tier, on which FTLs.
+"""Which tests try each planted bug: ``make test`` or the slow tier, and on which FTLs.
 
     planted_where.py [ROOT] [--json]
     planted_where.py --caught FILE
 
-ROOT is a checkout that is built (default: this one). Nothing is run: the tests are collected. A bug that the slow tier
-alone tries is a line of a compiled module, which has to be built anew.
+ROOT is a checkout that is built (default: this one). Nothing is run: the tests are collected. A bug that only the
+slow tier tries is in a compiled module, which must be rebuilt.
 
-FILE is what a run of those tests with FLASHFS_CATCHES=FILE has left: which tier caught which bug in which FTL goes into
-tests/crash/caught.json, and the next run asks that tier first; where none did, that goes into tests/crash/missed.json,
-and the next run does not ask there.
+FILE is written by a run of those tests with FLASHFS_CATCHES=FILE. The tier that caught a bug in an FTL goes into
+tests/crash/caught.json, and the next run starts with that tier; a bug that no tier caught in an FTL goes into
+tests/crash/missed.json, and the next run does not try it there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def collected(root: Path, marks: str) -> list[str]:
 
 
 def tried(ids: list[str]) -> dict[str, list[str]]:
-    """{bug: FTLs}; ``all`` stands for those that the bug is in."""
+    """{bug: FTLs}; ``all``: every FTL that has the bug."""
     found: dict[str, list[str]] = {}
     for one in ids:
         match = re.fullmatch(r"(\w+)\[(.*)\]", one)
@@ -48,7 +48,7 @@ def tried(ids: list[str]) -> dict[str, list[str]]:
 
 
 def note_catches(lines: Path) -> int:
-    """Put them into caught.json and missed.json; what is there already of other FTLs stays."""
+    """Put the lines into caught.json and missed.json; entries of other FTLs stay."""
     known, missed = json.loads(CAUGHT.read_text()), json.loads(MISSED.read_text())
     for line in lines.read_text().splitlines():
         bug, ftl, tier = json.loads(line)

@@ -1,8 +1,8 @@
-"""Traces of real programs on ext4 on a flashfs mount, as `mount --record` keeps them: examples/traces.
+"""Makes examples/traces: traces of real programs on ext4 on a flashfs mount, by `mount --record`.
 
-Each recording is of one program on a file system of its own: the image is made, mounted and formatted, the program
-runs, everything is taken down again. What is kept has every request with its time, flushes, TRIMs and hashes of
-contents, from mkfs on. Sizes are such that a trace is a few megabytes. Needs root, fio, db_bench, sqlite3 and pgbench.
+Each recording is of one program on a new file system: the image is made, mounted and formatted, the program runs, and
+all is unmounted. A trace has every request with its time, flushes, TRIMs and hashes of contents, from mkfs on, in a few
+megabytes. Needs root, fio, db_bench, sqlite3 and pgbench.
 
     record.py --list
     record.py NAME... | all [--out DIR] [--ftl NAME]
@@ -27,8 +27,8 @@ from random import Random
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "examples" / "traces"
 DEVICE = "1G"
-MOST_BYTES = 5 << 20  #: of a trace that is to be committed
-MINUTES = 20  #: after which a program is given up
+MOST_BYTES = 5 << 20  #: of a trace that may be committed
+MINUTES = 20  #: after which a program is stopped
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Recording:
 
 
 def shell(*words: str | Path, cwd: Path | None = None, user: str | None = None) -> None:
-    """Run a program to its end; what it said is shown if it failed."""
+    """Run a program. SystemExit with its output if it fails."""
     command = [str(word) for word in words]
     done = subprocess.run(
         command, cwd=cwd, user=user, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -52,7 +52,7 @@ def shell(*words: str | Path, cwd: Path | None = None, user: str | None = None) 
 
 
 def flashfs(*words: str | Path) -> None:
-    """This tree's command, whatever is installed."""
+    """Run the command of this tree, whatever is installed."""
     program = "import sys; from flashfs.cli import main; sys.exit(main())"
     shell(sys.executable, "-c", program, *words, cwd=ROOT)
 
@@ -61,7 +61,7 @@ def flashfs(*words: str | Path) -> None:
 
 
 def fio(mnt: Path, *jobs: dict[str, str | int]) -> None:
-    """Jobs beside each other, without the host's cache, seeded."""
+    """Run jobs in parallel, with direct I/O unless they say otherwise, seeded."""
     common = {"directory": str(mnt), "direct": 1, "ioengine": "psync", "randseed": 1, "thread": 1, "size": "192M"}
     words = []
     for number, job in enumerate(jobs):
@@ -80,7 +80,7 @@ def fio_randw(mnt: Path) -> None:
 
 
 def varmail(mnt: Path) -> None:
-    """Mails of 16 KiB that are written with an fsync each, and read, by 16 threads."""
+    """Mails of 16 KiB, written with an fsync each by 8 threads and read by 8."""
     files: dict[str, str | int] = {"nrfiles": 60, "filesize": "16k", "size": "960k", "bs": "16k", "openfiles": 16,
              "file_service_type": "random", "direct": 0, "invalidate": 0}  # fmt: skip
     fio(mnt, {**files, "name": "deliver", "rw": "randwrite", "fsync": 1, "numjobs": 8, "io_size": "14M"},
@@ -109,7 +109,7 @@ def db_bench(benchmarks: str, num: int, *more: str) -> Callable[[Path], None]:
 
 
 def sqlite(in_order: bool) -> Callable[[Path], None]:
-    """SQLite's log in front of a table with values of 16 KiB, synchronous=NORMAL: as db_bench_sqlite3 fills it."""
+    """SQLite in WAL mode, a table of values of 16 KiB, synchronous=NORMAL: filled as by db_bench_sqlite3."""
 
     def run(mnt: Path) -> None:
         dice = Random(1)
@@ -174,7 +174,7 @@ RECORDINGS = {
 
 @contextmanager
 def mounted(image: Path, mnt: Path, trace: Path, ftl: str) -> Iterator[None]:
-    """An ext4 of its own, and what was asked of its disk in ``trace``."""
+    """A new ext4, with the requests to its disk recorded in ``trace``."""
     flashfs("create", image, "--size", DEVICE)
     flashfs("up", image, mnt, "--fs", "ext4", "--ftl", ftl, "--record", trace)
     try:
@@ -184,12 +184,12 @@ def mounted(image: Path, mnt: Path, trace: Path, ftl: str) -> Iterator[None]:
 
 
 def record(one: Recording, out: Path, ftl: str) -> dict[str, object]:
-    """Make the trace of one program; what it is."""
+    """Make the trace of one program; returns its name, description, file and bytes."""
     with tempfile.TemporaryDirectory(prefix="flashfs-record-") as folder:
         mnt, trace = Path(folder, "mnt"), Path(folder, "trace")
         mnt.mkdir()
         with mounted(Path(folder, "img"), mnt, trace, ftl):
-            Path(folder).chmod(0o755)  # a database serves as somebody else
+            Path(folder).chmod(0o755)  # PostgreSQL runs as another user
             one.run(mnt)
         out.mkdir(parents=True, exist_ok=True)
         target = out / f"{one.name}.trace"

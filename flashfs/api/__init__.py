@@ -1,5 +1,5 @@
-"""What ``flashfs.NAME`` is, for names that are not somebody else's: the commands as functions, with their flags as
-keywords. ``flashfs`` imports it when one of them is asked for."""
+"""The commands as functions, with their flags as keywords: ``flashfs.NAME`` for each name below. ``flashfs`` imports
+this module when one of them is first used."""
 
 from flashfs.api.chips import create, open
 from flashfs.api.images import clone, dump, fsck

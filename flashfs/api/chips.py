@@ -31,8 +31,8 @@ def create(
 
     ``size`` (``"256M"``; 1 GiB by default) is what the host sees, ``op`` the over-provisioning, ``preset`` a whole
     chip by name. ``backend="meta"`` keeps no user data. ``tables="sparse"``: a page's record gets its blocks on the
-    host's disk with the page, and not with all others when the chip is bound. UsageError for what cannot be,
-    nandimg.ImageError if the file exists, unless ``force``.
+    host's disk when the page is programmed, not with all others when the chip is bound. UsageError for values that make
+    no chip, nandimg.ImageError if the file exists, unless ``force``.
     """
     path = Path(path)
     shape = {name: value for name, value in locals().items() if name not in ("path", "backend", "tables", "force")}
@@ -57,9 +57,9 @@ def open(
             ssd.write(0, b"hello")
             ssd.flush()
 
-    The end of the block leaves a checkpoint; if it ends by an exception, the image is left as a crash would leave it.
-    ``opt`` are options of the FTL, ``dram`` the controller's DRAM (``"64M"``), ``trust`` lets the image name the code
-    that is imported. UsageError for names and options that do not exist, BindError if the FTL cannot run on the image,
+    The end of the block writes a checkpoint; if it ends by an exception, the image is left as after a crash. ``opt``
+    are options of the FTL, ``dram`` the controller's DRAM (``"64M"``), ``trust`` lets the image name the code that is
+    imported. UsageError for names and options that do not exist, BindError if the FTL cannot run on the image,
     nandimg.ImageError for a file that is no usable image.
     """
     return Device.open(path, ftl=ftl, options=dict(opt or {}), dram=budget(dram), sync=sync, plp=plp,

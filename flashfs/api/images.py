@@ -1,4 +1,4 @@
-"""Images as they lie: a copy, what is in one, whether all of it holds."""
+"""Images at rest: copy one, show what is in it, check it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dump(
 
     ``view`` is one of those that `flashfs dump --help` lists, ``number`` its address, as ``dump(image, "lpa", 5)``.
     ``ftl`` names the code of an FTL that is not registered, ``trust`` lets the image name it. UsageError for a view
-    that there is not.
+    that does not exist.
     """
     from flashfs import inspect
     from flashfs.fuse import looking
@@ -43,10 +43,10 @@ def dump(
 
 
 def fsck(image: str | Path, *, data: bool = False, ftl: str | None = None, trust: bool = False) -> list[str]:
-    """What is broken in an image, a line each; an empty list if nothing is. Nothing is changed.
+    """The problems of an image, one line each; an empty list if there are none. Changes nothing.
 
     ``data``: every live page is read, too. CorruptError if the FTL of the image is not registered, and ``ftl`` does not
-    name it: then not all can be checked.
+    name it: not all can be checked without it.
     """
     from flashfs import inspect
 

@@ -23,11 +23,11 @@ from flashfs.fuse import daemon, mounts
 
 class Mount:
     """A device that is mounted. ``disk`` is the block file, ``pid`` the daemon that serves it, ``size`` its bytes,
-    ``summary`` one line about the recovery, ``steps`` a row for each step of that, ``alarms`` what no power cut can
-    have left in the image."""
+    ``summary`` one line about the recovery, ``steps`` a row for each of its steps, ``alarms`` damage that no power cut
+    can have left in the image."""
 
     def __init__(self, request: daemon.Request, mounted: daemon.Mounted, made: bool = False) -> None:
-        """``made``: the mountpoint is ours, and goes with the mount. ``flashfs.mount`` is the way in."""
+        """``made``: `mount` made the mountpoint, and ``unmount`` removes it. Use ``flashfs.mount`` to get a Mount."""
         self.image = request.image
         self.mountpoint = request.mountpoint
         self.disk = request.mountpoint / "disk"
@@ -59,14 +59,14 @@ class Mount:
         return mounts.text(self.mountpoint, name)
 
     def unmount(self) -> None:
-        """Unmount; returns when the checkpoint is durable. FlashfsError if something may be lost that a clean unmount
-        would keep, as after the death of a daemon: the mount is gone then too. A second time does nothing."""
+        """Unmount; returns when the checkpoint is durable. FlashfsError if data may be lost that a clean unmount would
+        keep, as after the daemon died; the mount is gone then too. A second call does nothing."""
         if self._ended:
             return
         done = daemon.unmount(self.mountpoint)
         self._ended = True
         if self._made:
-            with suppress(OSError):  # somebody put something there meanwhile: it is theirs
+            with suppress(OSError):  # not empty: something else was put there
                 self.mountpoint.rmdir()
         if done.warnings:
             raise FlashfsError(f"{self.mountpoint}: {'; '.join(done.warnings)}")
@@ -106,7 +106,7 @@ def mount(
             with open(ssd.disk, "r+b") as disk:
                 disk.write(b"hello")
 
-    The end of the block unmounts and leaves a checkpoint. Without a ``mountpoint`` there is one in a temporary folder.
+    The end of the block unmounts and leaves a checkpoint. Without a ``mountpoint``, a temporary folder is used.
     ``fault`` are words that break the chip (docs/crash.md), ``record`` a file for a trace of all requests. FlashfsError
     says what kept the device from being mounted.
     """
@@ -135,8 +135,8 @@ def _real(path: str | Path) -> Path:
 
 
 def _launched(request: daemon.Request) -> daemon.Mounted:
-    """What the daemon says. A new interpreter starts it: a fork of this process, which may have threads (a notebook
-    does), might never come to itself."""
+    """Start the daemon; returns its report. A new interpreter starts it: a fork of this process, which may have threads
+    (a notebook does), might hang."""
     names = [] if request.ftl is None else [request.ftl]
     done = subprocess.run(
         [sys.executable, "-m", "flashfs.fuse.launcher"],

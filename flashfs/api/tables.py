@@ -1,4 +1,4 @@
-"""Replays, pictures and traces, as a notebook wants them: short data frames, and pictures that show themselves."""
+"""Replays, pictures and traces for notebooks: short data frames, and pictures that a notebook shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flashfs.replay.plots import Picture
 
 MOVED = "nand.by_cause.program.gc"  #: a column that is there only if something was moved
-#: of a comparison: (what it is called, the column of a result)
+#: columns of a comparison: (name, the column of a result)
 SHORT = (
     ("ftl", "ftl"),
     ("source", "source"),
@@ -33,7 +33,7 @@ SHORT = (
     ("iops", "iops"),
 )
 CONFIG = "config."
-#: of a result's configuration: what follows from the source or the FTL, which have columns of their own
+#: columns of a result's configuration that follow from the source or the FTL, which have columns of their own
 FOLLOWS = ("config.ftl", "config.version", "config.code", "config.source", "config.seed")
 
 
@@ -46,8 +46,8 @@ def compare(
 
         flashfs.compare("zipf:ops=100k", ["pagemap", "slimftl"], size="64M", precondition="fill")
 
-    Keywords are those of ``flashfs.replay``. ``full`` gives every column that there is, as that does. Of a data frame
-    that ``flashfs.replay`` gave, or ``compare(full=True)``, it takes the columns and replays nothing.
+    Keywords are those of ``flashfs.replay``. ``full`` gives every column, as that does. A data frame that
+    ``flashfs.replay`` or ``compare(full=True)`` returned is only shortened: nothing is replayed.
     """
     if hasattr(source, "columns"):
         if ftl is not None or keywords:
@@ -63,7 +63,8 @@ def compare(
 
 
 def _short(table: polars.DataFrame) -> polars.DataFrame:
-    """SHORT, and what tells rows of one FTL and source apart. A figure that no row has is left out."""
+    """The columns of SHORT, and the settings that differ between rows of one FTL and source. A figure that no row has
+    is left out."""
     import polars as pl
 
     keys = ["ftl", "source"]
@@ -89,8 +90,8 @@ def plot(
     ``what`` is a kind (waf, latency, hits, ...; `flashfs plot --list`), a column of numbers, or ``cdf:`` and a column
     of counts; ``x`` what is along the axis (a key of a sweep, or an option), ``baseline`` the FTL whose values are 1,
     ``where`` keeps rows that have these values. A notebook shows what it returns; its ``left_out`` says what is not in
-    it. ``out`` (.svg, .pdf, .png) is where to draw it too, ``width`` in inches. UsageError for what the results do not
-    have.
+    it. ``out`` (.svg, .pdf, .png) is where to draw it too, ``width`` in inches. UsageError for what is not in the
+    results.
     """
     from flashfs.replay import plots
     from flashfs.replay import results as files

@@ -1,8 +1,8 @@
-"""The conformance suite: what every FTL has to keep, ours and yours, as a list of named checks.
+"""The conformance suite: the rules that every FTL must keep, registered or your own, as a list of named checks.
 
 ``CHECKS`` is that list. Each check is a function of a Setting (which FTL, what scale, which seed) that returns counts
-of what it did, or raises; ``run`` runs each in a process of its own, so that one which crashes, hangs or spoils its
-memory takes no other with it. docs/check.md says what each one promises.
+of what it did, or raises; ``run`` runs each in a process of its own, so that one that crashes, hangs or corrupts its
+memory affects no other. docs/check.md says what each one promises.
 
 The package is a function too: ``flashfs.check("dftl")`` is a data frame (see ``flashfs.check.api``).
 """

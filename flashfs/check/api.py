@@ -23,8 +23,8 @@ def check(
     """Run the conformance suite on FTLs, as `flashfs check` does: a row for each check.
 
     Columns: ``ftl``, ``id``, ``title``, ``result`` (pass, fail or skip), ``why`` it failed or was skipped, ``seconds``,
-    ``replay``, the command that shows a failure again. ``only``: the ids of some checks. An FTL is a name, the
-    ``package.module:Class`` of your own, or that class. UsageError for an FTL, a check or a scale that there is not.
+    ``replay``, the command that reproduces a failure. ``only``: the ids of the checks to run. An FTL is a name, the
+    ``package.module:Class`` of your own, or that class. UsageError for an FTL, a check or a scale that does not exist.
     """
     import polars
 

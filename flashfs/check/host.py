@@ -1,4 +1,4 @@
-"""A host that remembers: a device on an image without a name, and beside it what the device has to read."""
+"""A host model: a device on an image without a name, and the contents that the device must read."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def first_difference(found: bytes | bytearray, due: bytes | bytearray) -> int:
 
 
 class Host:
-    """Writes, trims, flushes, mounts and looks. ``model`` is what the device must read, whole.
+    """Writes, trims, flushes, mounts and compares. ``model`` is the expected content of the whole device.
 
-    The image lies in memory under a name of this process alone, so it can be closed and opened like a file, and
+    The image is in memory, under a name that only this process has: it can be closed and opened like a file, and
     nothing is left behind however this ends.
     """
 
@@ -59,7 +59,7 @@ class Host:
         return self.device
 
     def close(self, clean: bool = True) -> None:
-        """Unmount, or be killed."""
+        """Unmount; if not ``clean``, as if the process were killed."""
         if self.device is not None:
             self.device.close(clean=clean)
             self.device = None  # type: ignore[assignment]
@@ -69,7 +69,7 @@ class Host:
         return os.pread(self.fd, os.fstat(self.fd).st_size, 0)
 
     def put(self, raw: bytes) -> None:
-        """Make the file these bytes."""
+        """Overwrite the file with these bytes, from its start."""
         os.pwrite(self.fd, raw, 0)
 
     # --- requests
@@ -88,7 +88,7 @@ class Host:
         self.device.copy(source, target, length)
 
     def remap(self, target: int, source: int, length: int, *, move: bool = False) -> None:
-        """The ranges may overlap. A move empties of its source what is no target."""
+        """The ranges may overlap. A move empties the part of its source that is not target."""
         data = bytes(self.model[source : source + length])
         if move:
             self._change(source, bytes(length))
@@ -97,7 +97,7 @@ class Host:
         self.device.remap(target, source, length, move=move)
 
     def _change(self, offset: int, data: bytes) -> None:
-        """Before it happens: a power cut may leave a page new."""
+        """Call before the request: after a power cut in it, a page may already have its new content."""
         self.requests += 1
         self.model[offset : offset + len(data)] = data
         self.unflushed.update(range(offset // self.page, -(-(offset + len(data)) // self.page)))
@@ -126,7 +126,7 @@ class Host:
     # --- looking
 
     def look(self, when: str, offset: int = 0, length: int | None = None) -> None:
-        """What is there must be what the model has."""
+        """Read a range; Broken if it differs from the model."""
         length = self.geometry.logical_bytes - offset if length is None else length
         found, due = self.device.read(offset, length), self.model[offset : offset + length]
         if found != due:
@@ -134,7 +134,7 @@ class Host:
             raise Broken(f"{when}: byte {at % self.page} of LPA {at // self.page} is not what was written last")
 
     def sound(self, when: str) -> None:
-        """Every invariant that `flashfs fsck` asks."""
+        """Broken if an invariant that `flashfs fsck` checks does not hold."""
         problems = self.device.problems()
         if problems:
             raise Broken(f"{when}: {problems[0]}")

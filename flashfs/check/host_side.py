@@ -1,4 +1,4 @@
-"""What a host sees: names and options, the chip's rules, contents, clean and read-only mounts, the same twice."""
+"""Checks of what a host sees: names, options, the chip's rules, contents, clean and read-only mounts, determinism."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def names(setting: Setting) -> Counts:
 
 
 def _option(of: Scheme, option: Option) -> None:
-    """Its default will do, what is outside its bounds is refused."""
+    """Its default is valid, and what is outside its bounds is refused."""
     need(bool(option.help.strip()), f"option {option.name}: no help")
     same(option.parse(option.default), option.default, f"option {option.name}: its default")
     outside = [NONESUCH] if option.choices else [option.low - 1, option.high + 1, NONESUCH]
@@ -67,7 +67,7 @@ def _unknown(of: Scheme) -> None:
 
 
 def _oob(setting: Setting, of: Scheme) -> None:
-    """What it stamps on a page fits, and a chip without the room is refused before anything is written to it."""
+    """A chip with the OOB bytes that it needs is bound; one with fewer is refused before anything is written to it."""
     geometry = setting.fitting(ROOMY)
     most = ENGINE_OOB + of.scheme_oob
     need(of.scheme_oob >= 0, f"scheme_oob: {of.scheme_oob}")
@@ -84,7 +84,7 @@ def _oob(setting: Setting, of: Scheme) -> None:
 
 
 def _saved(of: Scheme, host: Host) -> None:
-    """A checkpoint has the room that ``saved_bytes`` asked for, and no more is saved than that."""
+    """``save()`` returns no more than ``saved_bytes``, the room that a checkpoint has for it."""
     host.write(0, b"x" * host.geometry.logical_bytes)
     saved = sum(len(memoryview(section).cast("B")) for section in host.device.ssd.mapping.save().values())
     room = of.saved_bytes(host.geometry)
@@ -92,7 +92,7 @@ def _saved(of: Scheme, host: Host) -> None:
 
 
 def _bound(setting: Setting, of: Scheme) -> None:
-    """Fixed options are stored with the image, and none can be changed after."""
+    """Fixed options are stored with the image, and none can be changed later."""
     with Host(setting.spec, setting.fitting(ROOMY)) as host:
         host.open()
         stored = nandimg.inspect(host.path).options or {}
@@ -107,7 +107,7 @@ def _bound(setting: Setting, of: Scheme) -> None:
 
 
 def _views(setting: Setting, of: Scheme) -> int:
-    """What it shows of itself can be shown: views, figures, what it says of an LPA and of an OOB."""
+    """Views, figures, and what it says of an LPA and of an OOB are plain data, as JSON has them."""
     with Host(setting.spec, setting.fitting(ROOMY)) as host:
         device = host.open()
         host.write(0, b"x" * 40 * host.page)
@@ -129,7 +129,7 @@ def _views(setting: Setting, of: Scheme) -> int:
 
 @contextmanager
 def breaches() -> Iterator[list[str]]:
-    """Every breach of the rules that the chip refuses, also one that somebody caught and said nothing about."""
+    """Every breach of the rules that the chip refuses, including those that the FTL catches silently."""
     seen: list[str] = []
     begin = NandError.__init__
 
@@ -163,7 +163,7 @@ def rules(setting: Setting) -> Counts:
 
 
 def _churn(host: Host, rnd: random.Random, requests: int) -> None:
-    """Requests and mounts; everything is looked at after each."""
+    """Requests and mounts; the whole content is compared after each."""
     host.open()
     for _ in range(requests):
         kind = rnd.random()
@@ -220,12 +220,13 @@ CACHE_SLOT = 20  #: bytes of the data cache beside each page
 
 
 def _budget(host: Host, cached: int) -> dict[str, int]:
-    """How to open a device whose budget leaves so many pages to the data cache, or more: its tables may grow."""
+    """The DRAM budget, as keywords of ``Host.open``, that leaves at least ``cached`` pages to the data cache. It has
+    TABLES_GROW to spare, since the tables may grow."""
     if not cached:
         return {}
     host.open()
     host.close(clean=True)
-    tables = sum(packed for packed, _ in host.open().ssd.dram().values())  # as whoever opens it next has them
+    tables = sum(packed for packed, _ in host.open().ssd.dram().values())  # as the next mount has them
     host.close(clean=True)
     return {"dram": tables + TABLES_GROW + cached * (host.page + CACHE_SLOT)}
 
@@ -304,7 +305,8 @@ def readonly(setting: Setting) -> Counts:
 
 
 def _leave(host: Host, rnd: random.Random, n: int) -> bool:
-    """Leave an image behind: unmounted (n % 3 = 0), killed between two requests, or with a cut in an operation."""
+    """Leave an image: unmounted (n % 3 = 0), killed between two requests, or with a power cut in an operation. Returns
+    whether it was unmounted."""
     cut = Cut(rnd.randrange(30, 150), rnd.choice(("prefix", "oob-only", "data-only"))) if n % 3 == 2 else None
     with suppress(PowerCut):
         host.open(front=lambda chip: FaultyNand(chip, (cut,)))
@@ -315,7 +317,7 @@ def _leave(host: Host, rnd: random.Random, n: int) -> bool:
 
 
 def _browse(host: Host, of: Scheme, when: str) -> None:
-    """Read everything, ask everything, and be refused every change."""
+    """Read the content, the figures and the views; every change must be refused."""
     device = host.open(readonly=True)
     device.read(0, device.size)
     host.sound(when)
@@ -333,7 +335,7 @@ def _browse(host: Host, of: Scheme, when: str) -> None:
 
 # --- determinism
 
-HEADERS = 2 * nandimg.image.HEADER_BYTES  #: of an image; they hold its UUID, and that is no other's
+HEADERS = 2 * nandimg.image.HEADER_BYTES  #: bytes of an image that are not compared: they hold its UUID
 
 
 def determinism(setting: Setting) -> Counts:

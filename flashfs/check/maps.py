@@ -1,4 +1,4 @@
-"""Maps of thousands of entries: what a checkpoint saves of one must be what was there, LPA by LPA."""
+"""Maps of thousands of entries: a checkpoint must restore the map that was saved, LPA by LPA."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flashfs.check.setting import Counts, Setting, need
 from flashfs.engine.views import block_map
 from nandimg import Geometry
 
-#: more LPAs than any table of a thousand entries holds, and no whole number of anything
+#: more LPAs than any table of a thousand entries holds, and a prime: a multiple of no table's size
 THOUSANDS = Geometry(page_bytes=512, pages_per_block=32, blocks=192, channels=2, dies=2, oob_bytes=64, lpas=4_999)
 ROW = 80  #: trims of single pages in a row: more than one page of the log holds
 
@@ -50,8 +50,8 @@ def _change(host: Host, rnd: random.Random) -> None:
 
 
 def _same_behind_a_mount(host: Host, when: str) -> int:
-    """Unmount, mount: each LPA is where it was, or where cleaning took it to make room for what an unmount writes; and
-    reads as it did. Returns how many are holes."""
+    """Unmount and mount: each LPA reads as before, and is where it was unless cleaning moved it to make room for what
+    the unmount writes. Returns the number of holes."""
     host.flush()
     ssd = host.device.ssd
     before, programmed = block_map.locations(ssd), ssd.purposes()["program"]["user"]
@@ -59,7 +59,7 @@ def _same_behind_a_mount(host: Host, when: str) -> int:
     copies = ssd.purposes()["program"]["user"] - programmed
     host.open()
     after = block_map.locations(host.device.ssd)
-    host.look(when)  # behind it: a mapping that is partly in flash writes when it is read, and may clean
+    host.look(when)  # after ``locations``: a mapping that is in flash writes when it is read, and may clean
     moved = (before != after).nonzero()[0]
     need(len(moved) <= copies, f"{when}: LPA {moved[0] if len(moved) else 0} is not where it was, one of {len(moved)}, "
          f"and {copies} pages were copied")

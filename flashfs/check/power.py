@@ -1,4 +1,4 @@
-"""When the power goes, and when the chip fails: durability, operations that fail, recoveries done again."""
+"""Checks of power cuts and of a failing chip: durability, operations that fail, recoveries done again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from nandimg._faults import BASIC_SHAPES
 
 # --- durability
 
-#: tier, depth, its bound at either scale (cuts, or the programs' length of tier every), what it counts as
+#: (tier, depth, bound at scale quick, at scale full, name in the counts). The bound is a number of cuts; for tier every
+#: it is the length of the programs
 CAMPAIGNS = (
     ("sweep", 1, 800, 100_000, "sweep"),
     ("wide", 1, 40, 2_000, "wide"),
@@ -34,7 +35,7 @@ def durability(setting: Setting) -> Counts:
     counts = {"cuts": 0, "cases": 0}
     for tier, depth, quick, full, name in CAMPAIGNS:
         if tier == "wide" and not _fits_large_chips(setting):
-            counts[name] = 0  # it needs more flash to spare than they have
+            counts[name] = 0  # the FTL needs more spare flash than those chips have
             continue
         result = campaign.run(setting.spec, tier, setting.seed, setting.some(quick, full), depth=depth)
         for failure in result.failures[:1]:
@@ -72,7 +73,7 @@ def failing(setting: Setting) -> Counts:
                 at = rnd.randrange(1, 40) if life == 2 else rnd.randrange(5, 900)  # the last one early: in a recovery
                 when = f"run {n}, life {life + 1}"
                 nand = _live_with(host, rnd, at, when)
-                if (n + life) % 2:  # in the other lives, a kill comes before anything was done about it
+                if (n + life) % 2:  # in the other lives, a kill comes before the device deals with it
                     retired |= _retire(host, list(nand.struck), when)
                     for _ in range(20):
                         host.anything(rnd)
@@ -90,7 +91,7 @@ def failing(setting: Setting) -> Counts:
 
 
 def _live_with(host: Host, rnd: Any, at: int, when: str) -> Failures:
-    """Some of a life in which operation ``at`` fails; returns what makes it fail, and knows what did."""
+    """Part of a life in which operation ``at`` fails. Returns the filter that makes it fail, which lists what did."""
     nand = cast(Failures, host.open(front=lambda chip: Failures(chip, (at,))).nand)
     host.look(f"{when}, at its beginning")
     for _ in range(250):
@@ -102,9 +103,9 @@ def _live_with(host: Host, rnd: Any, at: int, when: str) -> Failures:
 
 
 def _retire(host: Host, struck: list[tuple[int, ...]], when: str) -> set[int]:
-    """Give the device every occasion to let the blocks go; then the chip must call them bad. Returns them."""
-    host.device.ssd.idle()  # a block is retired when there is time to move what is left in it,
-    for _ in range(2):  # or, if it is one of the log's, when nothing in it counts any more: a fence later
+    """Give the device every occasion to retire the blocks; the chip must then report them bad. Returns them."""
+    host.device.ssd.idle()  # a block is retired in idle time, once what is left in it is moved,
+    for _ in range(2):  # or, if it belongs to the log, when nothing in it counts any more: a fence later
         host.device.checkpoint()
     host.flush()  # and when what replaces it is durable
     for operation, block, _ in struck:
@@ -114,7 +115,7 @@ def _retire(host: Host, struck: list[tuple[int, ...]], when: str) -> set[int]:
 
 
 def _stay_bad(host: Host, failed: set[int], retired: set[int], when: str) -> None:
-    """Bad blocks are not used again, no others are given up, and what was in them is there."""
+    """Retired blocks stay bad, no block is bad in which nothing failed, and all data are there."""
     device = host.open()
     host.look(when)
     host.sound(when)
@@ -129,7 +130,7 @@ def _stay_bad(host: Host, failed: set[int], retired: set[int], when: str) -> Non
 
 @dataclass(slots=True)
 class Found:
-    """What a recovery made of an image: how it reads, what the mapping says of each LPA, the image itself."""
+    """The result of a recovery: the content, what the mapping says of each LPA, the image."""
 
     content: bytes
     mapping: list[Any]
@@ -159,7 +160,7 @@ def idempotent(setting: Setting) -> Counts:
 
 
 def _crashed(host: Host, rnd: Any) -> bytes:
-    """An image whose power went in some operation."""
+    """An image after a power cut in some operation."""
     cut = Cut(rnd.randrange(15, 160), rnd.choice(BASIC_SHAPES))
     with suppress(PowerCut):
         host.open(front=partial(_cutting, cut))
@@ -170,13 +171,13 @@ def _crashed(host: Host, rnd: Any) -> bytes:
 
 
 def _recover(host: Host, raw: bytes, when: str, *, readonly: bool = False, front: Front | None = None) -> Found:
-    """Recover these bytes and look; PowerCut if ``front`` cuts the recovery."""
+    """Recover the image ``raw`` and read it; PowerCut if ``front`` cuts the recovery."""
     host.put(raw)
     try:
         device = host.open(readonly=readonly, front=front)
         host.sound(when)
         content = device.read(0, device.size)
-        # a mapping in flash writes and cleans when it is read: then only what is mapped is the same again
+        # a mapping in flash writes and cleans when it is read: only whether an LPA is mapped is the same every time
         says = device.ssd.mapped if device.ssd.mapping.demand else device.ssd.mapping.explain
         mapping = [says(lpa) for lpa in range(host.geometry.lpas)]
     finally:
@@ -215,8 +216,8 @@ def _cutting(cut: Cut, chip: Chip) -> Nand:
 
 
 def _must_keep(host: Host, found: Found, due: Found, when: str) -> None:
-    """The same content; but where pages share cells, the program that a cut spoils may have been the upper page of one
-    that nobody flushed, and takes it along."""
+    """The same content. Where pages share cells, the program that a cut spoils may have been the upper page of one that
+    was not flushed: that page may be lost too."""
     for lpa in range(host.geometry.lpas):
         page = slice(lpa * host.page, (lpa + 1) * host.page)
         if found.content[page] != due.content[page] and not (host.geometry.paired_pages and lpa in host.unflushed):

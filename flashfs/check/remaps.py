@@ -1,4 +1,4 @@
-"""Remaps: a range reads what another one does, whatever becomes of that later; also by an FTL that has to copy."""
+"""Remaps: the target reads what the source held, whatever happens to the source later; also if the FTL must copy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def remaps(setting: Setting) -> Counts:
 
 
 def _request(host: Host, rnd: random.Random) -> bool:
-    """A remap twice in five times, of whole pages or not, of ranges that may overlap; whether it was a move."""
+    """One request: two in five are remaps, of whole pages or not, of ranges that may overlap. Returns whether it was a
+    move."""
     if rnd.random() < 0.6:
         host.anything(rnd)
         return False
@@ -53,7 +54,7 @@ def _request(host: Host, rnd: random.Random) -> bool:
 
 
 def _shared(host: Host, remaps: bool) -> int:
-    """Pages in flash are remapped: an FTL that says it can programs fewer than it would have to copy. How many."""
+    """Remap half of the device: an FTL that ``remaps`` programs fewer pages than a copy would. Returns how many."""
     half = host.geometry.lpas // 2
     host.trim(0, host.geometry.logical_bytes)
     host.write(0, bytes(range(1, 128)) * (half // 127 * host.page) + b"x" * (half % 127 * host.page))

@@ -1,4 +1,4 @@
-"""What a check is given, what it may say, and the chips it runs on."""
+"""What a check gets, what it may raise, and the chips that it runs on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nandimg import PRESETS, Geometry
 
 SCALES = ("quick", "full")
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-96", "tiny-96q")
-#: for an FTL that has too much of its own in flash for more than two of those
+#: for an FTL that keeps so much of its own in flash that it fits fewer than three of those
 ROOMIER = ("tiny-48", "tiny-48p")
 #: small, but with room: four dies, and enough blocks to spare for streams that are striped over two
 ROOMY = Geometry(page_bytes=512, pages_per_block=16, blocks=64, channels=2, dies=4, oob_bytes=64, lpas=440)
@@ -25,8 +25,8 @@ Counts = dict[str, int]
 
 
 class Broken(Exception):
-    """The FTL does not keep what the check asks. ``replay`` is the command that shows it alone, if there is one
-    shorter than the check itself."""
+    """The FTL fails the check. ``replay`` is a command that reproduces the failure alone, if there is a shorter one
+    than the check itself."""
 
     def __init__(self, why: str, replay: str = "") -> None:
         super().__init__(why)
@@ -34,12 +34,12 @@ class Broken(Exception):
 
 
 class Skipped(Exception):
-    """The check cannot be made here, and why."""
+    """The check cannot run here; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Which FTL, how thoroughly, and what chance is made of."""
+    """Which FTL, at which scale, with which random seed."""
 
     spec: str
     scale: str = "quick"
@@ -50,7 +50,7 @@ class Setting:
         return full if self.scale == "full" else quick
 
     def chance(self, *what: object) -> random.Random:
-        """The same for every FTL, so that all are asked the same; another for each ``what``."""
+        """Random numbers, the same for every FTL, so that all get the same requests; others for each ``what``."""
         return random.Random(" ".join(map(str, (self.seed, *what))))
 
     def presets(self, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ class Setting:
         return found
 
     def fitting(self, base: Geometry) -> Geometry:
-        """``base``, with fewer logical pages if the FTL needs more flash to spare; BindError if it never has enough."""
+        """``base``, with fewer logical pages if the FTL needs more spare flash; BindError if it never has enough."""
         for part in (8, 7, 6, 5, 4, 3, 2):
             geometry = replace(base, lpas=base.lpas * part // 8)
             try:
@@ -78,12 +78,12 @@ class Setting:
 
 
 def need(kept: bool, why: str) -> None:
-    """``why`` is what is wrong if ``kept`` is not so."""
+    """Broken, with ``why``, unless ``kept``."""
     if not kept:
         raise Broken(why)
 
 
 def same(found: Any, due: Any, what: str) -> None:
-    """Two figures that must be one."""
+    """Broken unless the two figures are equal."""
     if found != due:
         raise Broken(f"{what}: {found}, and it should be {due}")

@@ -1,4 +1,4 @@
-"""The list of checks, and running them: each in a process of its own, results in the order of the list."""
+"""The list of checks, and how they run: each in a process of its own, with results in the order of the list."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from flashfs.text import meant
 
 __all__ = ["CHECKS", "SCALES", "Broken", "Check", "Outcome", "Setting", "Skipped", "run"]
 
-LIMIT_S = {"quick": 900, "full": 14_400}  #: a check that takes longer hangs
+LIMIT_S = {"quick": 900, "full": 14_400}  #: a check that takes longer counts as hanging
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that an FTL has to keep. ``run`` returns counts of what it did; it raises Broken, Skipped, or whatever
-    the FTL raises. ``weight``: about how long it takes, against the others."""
+    """One thing that an FTL must keep. ``run`` returns counts of what it did; it raises Broken, Skipped, or an error of
+    the FTL. ``weight``: roughly how long it takes, relative to the others."""
 
     id: str
     title: str
@@ -68,7 +68,7 @@ _BY_ID = {check.id: check for check in CHECKS}
 
 
 def chosen(only: Iterable[str] | None) -> tuple[Check, ...]:
-    """The checks of these ids, in the list's order; all without any. UsageError for one that is not there."""
+    """The checks with these ids, in the list's order; all checks if there are none. UsageError for an unknown id."""
     ids = list(only or _BY_ID)
     for name in ids:
         if name not in _BY_ID:
@@ -78,8 +78,8 @@ def chosen(only: Iterable[str] | None) -> tuple[Check, ...]:
 
 @dataclass(slots=True)
 class Outcome:
-    """How one check of one FTL ended. ``result`` is pass, fail or skip; ``why`` says so in a line, ``replay`` is the
-    command that shows a failure again."""
+    """How one check of one FTL ended. ``result`` is pass, fail or skip; ``why`` gives the reason in one line,
+    ``replay`` is the command that reproduces a failure."""
 
     ftl: str
     id: str
@@ -102,7 +102,7 @@ def again(check: Check, setting: Setting) -> str:
 
 
 def judge(check: Check, setting: Setting) -> Outcome:
-    """Run it here. Whatever the FTL raises is a failure, in one line with the exception's name."""
+    """Run it in this process. An exception of the FTL is a failure, in one line with the exception's name."""
     outcome = Outcome(setting.spec, check.id, check.title)
     started = time.perf_counter()
     try:
@@ -137,7 +137,7 @@ class _Job:
         return self.started + LIMIT_S[self.setting.scale] - time.perf_counter()
 
     def outcome(self) -> Outcome:
-        """What it said; a process that ended without a word, or does not end, failed."""
+        """Its answer; a process that ended without one, or does not end, failed."""
         try:
             found: Outcome = self.answer.recv() if self.answer.poll() else self._silent()
         except EOFError:
@@ -160,7 +160,7 @@ class _Job:
         return outcome
 
     def end(self) -> None:
-        """Let nothing of it stay."""
+        """End the process, by a kill if need be, and release what belongs to it."""
         if self.process.is_alive():
             self.process.join(1)
         if self.process.is_alive():
@@ -180,7 +180,7 @@ def _begin(check: Check, setting: Setting) -> _Job:
 
 
 def _answer(check: Check, setting: Setting, there: Connection) -> None:
-    """What the process does. Ctrl-C is the parent's business; and a parent that is gone wants no answer."""
+    """What the process runs. The parent handles Ctrl-C; if the parent is gone, the answer is dropped."""
     with suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(BrokenPipeError):
@@ -191,9 +191,10 @@ def run(
     specs: Iterable[str], *, only: Iterable[str] | None = None, scale: str = "quick", seed: int = 0, jobs: int = 1,
     heard: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:  # fmt: skip
-    """Every check of every FTL, ``jobs`` at a time; ``heard`` hears of each as it ends. In the order of the lists.
+    """Every check of every FTL, ``jobs`` at a time; ``heard`` gets each outcome as it ends. Returns the outcomes in the
+    order of the lists.
 
-    UsageError for an FTL, a check or a scale that there is not; an FTL that fails is an Outcome."""
+    UsageError for an FTL, a check or a scale that does not exist; an FTL that fails is an Outcome."""
     if scale not in SCALES:
         raise UsageError(f"scale {scale!r}: use {' or '.join(SCALES)}")
     settings = [Setting(spec, scale, seed) for spec in dict.fromkeys(specs)]
@@ -208,7 +209,7 @@ def run(
 
 
 def _side_by_side(pairs: list[tuple[Check, Setting]], jobs: int) -> Iterator[Outcome]:
-    """In the order in which they end."""
+    """The outcomes, in the order in which they end."""
     running: list[_Job] = []
     try:
         while pairs or running:

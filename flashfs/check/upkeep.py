@@ -1,4 +1,4 @@
-"""What goes on behind the host's back: cleaning, wear, the accounts, the memory that it takes."""
+"""Checks of what the device does unasked: cleaning, wear levelling; and of its accounts and its DRAM."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def gc(setting: Setting) -> Counts:
 
 
 def _order(kind: int, lpas: int, rnd: Any) -> list[int]:
-    """As many LPAs as there are: in order, at random, mostly a few, or with a stride."""
+    """``lpas`` LPAs: in order, at random, mostly the first eighth, or with a stride."""
     if kind == 0:
         return list(range(lpas))
     if kind == 1:
@@ -59,7 +59,7 @@ def _order(kind: int, lpas: int, rnd: Any) -> list[int]:
 
 
 def _emptied(host: Host, when: str) -> None:
-    """After a trim of everything nothing is live, and the device takes as much again without much to move."""
+    """After a trim of everything no page is live, and writing it all again moves no more pages than are written."""
     device, lpas = host.device, host.geometry.lpas
     host.trim(0, host.geometry.logical_bytes)
     host.flush()
@@ -78,7 +78,7 @@ def _emptied(host: Host, when: str) -> None:
 # --- wear
 
 WORN = Geometry(page_bytes=512, pages_per_block=8, blocks=64, dies=2, channels=1, oob_bytes=64, lpas=380)
-SLACK = 8  #: erases by which the most worn block may be further ahead than was asked: levelling takes its turn
+SLACK = 8  #: erases by which the most worn block may be further ahead than wear_spread: levelling waits for its turn
 
 
 def wear(setting: Setting) -> Counts:
@@ -108,7 +108,7 @@ def wear(setting: Setting) -> Counts:
 
 
 def _levelled(device: Device, spread: int, n: int) -> int:
-    """The distance between the most and the least worn block, which must be what was asked, and little more."""
+    """Erases between the most and the least worn block; Broken if there are more than ``spread`` + SLACK."""
     worn = [device.nand.erase_count(block) for block in range(device.nand.blocks)]
     found = max(worn) - min(worn)
     if found > spread + SLACK:
@@ -129,7 +129,7 @@ def accounting(setting: Setting) -> Counts:
     for buffer in (0, 8):
         rnd = setting.chance("accounting", buffer)
         with Host(setting.spec, geometry, {"buffer": str(buffer), "wear_spread": "4"}) as host:
-            device = host.open(front=lambda chip: Failures(chip))  # none fails: it counts, with nobody's help
+            device = host.open(front=lambda chip: Failures(chip))  # none fails: the filter only counts them
             asked = {"read": 0, "write": 0, "trim": 0}
             for n in range(setting.some(1_500, 20_000)):
                 _account(host, rnd, asked)
@@ -152,7 +152,7 @@ def accounting(setting: Setting) -> Counts:
 
 
 def _account(host: Host, rnd: Any, asked: dict[str, int]) -> None:
-    """One request for whole pages, on our account too."""
+    """One request for whole pages, counted in ``asked`` too."""
     offset, length = host.span(rnd, 12)
     pages, kind = length // host.page, rnd.random()
     if kind < 0.6:
@@ -170,7 +170,7 @@ def _account(host: Host, rnd: Any, asked: dict[str, int]) -> None:
 
 
 def _balance(device: Device, asked: dict[str, int], when: str) -> None:
-    """The device's figures, the chip's, what a filter between them counted and what we asked for: all one."""
+    """The figures of the device, of the chip and of a filter between them must agree with each other and ``asked``."""
     stats = device.stats()
     nand, counted = stats["nand"], device.nand.counters()
     for what, n in asked.items():
@@ -194,7 +194,7 @@ def _balance(device: Device, asked: dict[str, int], when: str) -> None:
 
 
 def _reads(host: Host) -> None:
-    """Reading everything costs a read for each page that holds something, and those that the FTL owns up to."""
+    """Reading everything costs one flash read for each mapped page, and those that the FTL counts in extra_reads."""
     device, lpas = host.device, host.geometry.lpas
 
     def reads() -> int:
@@ -209,11 +209,11 @@ def _reads(host: Host) -> None:
 
 # --- dram
 
-#: 4 GiB with 4 KiB pages: 14 bits an LPA are over a megabyte
+#: 4 GiB with 4 KiB pages: 14 bits per LPA are over a megabyte
 LARGE = Geometry(page_bytes=4096, pages_per_block=256, blocks=4864, channels=4, dies=4, oob_bytes=64, lpas=1 << 20)
-TABLE = 1 << 20  #: bytes from which on a table must be allocated as tightly as it is packed, or nearly
+TABLE = 1 << 20  #: bytes: a larger table must be allocated nearly as tightly as it is packed, by a factor of TIGHT
 TIGHT = 1.25
-TOUCHED = 1 << 16  #: pages that are written to an FTL in Python: a million would take longer than it shows
+TOUCHED = 1 << 16  #: pages that are written with an FTL in Python: a million take too long for what they show
 SLACK_BYTES = 512 << 10  #: what the allocator, the engine's scratch and Python may take beside the tables
 SLACK_PART = 0.05
 SMALLEST = 16  #: bytes of Python's smallest object
@@ -223,20 +223,20 @@ def dram(setting: Setting) -> Counts:
     geometry = setting.fitting(LARGE)
     warm: Any = Device.memory(setting.fitting(ROOMY), setting.spec, backend="meta")
     warm.write(0, b"x" * 512)
-    # imports are done, and what Python and numpy keep once they were asked is there
+    # warm up: imports are done, and what Python and numpy keep after their first use is allocated
     lpas: Any = np.random.default_rng(1).integers(0, warm.ssd.lpas, 4 * warm.ssd.lpas, dtype=np.uint32)
     warm.ssd.write_pages(lpas)
     warm.flush()
     warm = None
     before = _held()
     device = Device.memory(geometry, setting.spec, backend="meta")
-    # what objects in Python take is no figure of a controller: such an FTL says what one would hold
+    # the size of Python's objects is no figure of a controller: such an FTL states what a controller would hold
     modelled = device.interpreted
     pages = TOUCHED if modelled else geometry.lpas
     for first in range(0, pages, 1 << 14):
         lpas = np.arange(first, min(first + (1 << 14), pages), dtype=np.uint32)
         device.ssd.write_pages(lpas)
-    if not modelled:  # a map may be small as long as all lies in order
+    if not modelled:  # a map may be small while all LPAs are in order
         lpas = np.random.default_rng(setting.seed).integers(0, pages, pages // 4, dtype=np.uint32)
         device.ssd.write_pages(lpas)
     lpas = None  # a megabyte that is not the device's
@@ -253,7 +253,7 @@ def dram(setting: Setting) -> Counts:
 
 
 def _tables(device: Device) -> Counts:
-    """Each structure's own figures, and that they add up."""
+    """Each structure's figures; Broken unless they add up."""
     tables, stats, large = device.ssd.dram(), device.stats(), 0
     for name, (packed, allocated) in tables.items():
         need(packed >= 0 and allocated >= 0, f"{name}: {packed} bytes packed, {allocated} allocated")
@@ -282,8 +282,8 @@ class _Mallinfo(ctypes.Structure):
 
 
 def _held() -> int:
-    """Bytes that this process has from malloc, whether it has touched them or not, and at least so many in Python's
-    small objects, which have a store of their own. The chip in memory is neither. Skipped where it cannot be had."""
+    """Bytes that this process has from malloc, touched or not, plus a lower bound for Python's small objects, which
+    have an allocator of their own. The chip in memory is in neither. Skipped if it cannot be measured."""
     try:
         mallinfo = ctypes.CDLL(None).mallinfo2
     except AttributeError:

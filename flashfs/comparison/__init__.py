@@ -1,6 +1,6 @@
-"""The comparison that is kept: every FTL that flashfs brings, on the same workloads, on equal ground.
+"""The published comparison: every FTL that comes with flashfs, on the same workloads and with equal settings.
 
-``works`` says what is played on which device, ``kept`` reads and writes what came out, ``beside`` plays the same on
-another FTL, ``chart`` draws all of them. ``tools/comparison.py`` makes the kept results and docs/comparison.md anew,
-`flashfs compare FTL` puts another FTL beside them.
+``works`` defines the workloads and their devices, ``kept`` reads and writes the stored results, ``beside`` runs
+another FTL on the same work, ``chart`` draws the results. ``tools/comparison.py`` regenerates the stored results and
+docs/comparison.md; `flashfs compare FTL` puts another FTL beside them.
 """

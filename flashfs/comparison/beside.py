@@ -1,4 +1,4 @@
-"""Another FTL on the work and the ground of the comparison that is kept."""
+"""Another FTL on the workloads and with the equal settings of the stored comparison."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from flashfs.errors import FlashfsError, UsageError
 from flashfs.replay import equal_settings
 from flashfs.replay.play import Setup, named
 
-STATE = "fill"  #: blank devices say little: hardly anything is cleaned
-SAME = ("waf", "iops", "map_bytes")  #: figures that an FTL has again, to the bit, as long as nothing was changed
+STATE = "fill"  #: blank devices say little: they hardly clean
+SAME = ("waf", "iops", "map_bytes")  #: figures that repeat to the bit as long as the program is unchanged
 
 
 def column(ftl: str, options: Mapping[str, str], rows: Sequence[Row]) -> str:
-    """What it is called beside the others."""
+    """The column name of an FTL: distinct from those of ``rows``, and with its options."""
     name = ftl.rpartition(":")[2]
     if any(row["column"] == name for row in rows):
         name += ", now"
@@ -25,13 +25,13 @@ def column(ftl: str, options: Mapping[str, str], rows: Sequence[Row]) -> str:
 
 
 def published(rows: Sequence[Row]) -> list[Row]:
-    """Of the rows that are kept, those of filled devices, an FTL once each."""
+    """The stored rows of filled devices, with each FTL in its default variant only."""
     return [row for row in rows if row["state"] == STATE and "," not in row["column"]]
 
 
 def setup(work: Work, ftl: str, options: Mapping[str, str], rows: Sequence[Row]) -> Setup:
-    """What is replayed for a work. UsageError for an option that the FTL does not have, FlashfsError if the rows have
-    nothing of that work."""
+    """The Setup that replays ``work`` on ``ftl``. UsageError for an option that the FTL does not have, FlashfsError if
+    ``rows`` have no results for the work."""
     level = next((row["level"] for row in rows if row["source"] == work.name and row["state"] == STATE), None)
     if level is None:
         raise FlashfsError(f"{work.name}: the comparison that is kept has no results of it; make it anew")
@@ -42,7 +42,7 @@ def setup(work: Work, ftl: str, options: Mapping[str, str], rows: Sequence[Row])
 
 
 def changed(mine: Sequence[Row], rows: Sequence[Row], ftl: str) -> list[str]:
-    """A line for each work on which an FTL that is kept does not come to what is kept of it."""
+    """A line for each work on which the results ``mine`` of a stored FTL differ from its stored ones in SAME."""
     before = {row["source"]: row for row in published(rows) if row["column"] == ftl}
     out = []
     for row in mine:

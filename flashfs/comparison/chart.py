@@ -18,7 +18,7 @@ PANELS: tuple[tuple[str, Callable[[Row], float | None]], ...] = (
 
 
 def figure(rows: Sequence[Row], mine: Sequence[Row] = ()) -> Figure:
-    """All FTLs of ``rows`` on filled devices, behind the one of ``mine``."""
+    """The FTL of ``mine`` first, then all FTLs of ``rows`` on filled devices."""
     every = [*mine, *published(rows)]
     columns = list(dict.fromkeys(row["column"] for row in every))
     sources = list(dict.fromkeys(row["source"] for row in every))

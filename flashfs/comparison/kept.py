@@ -1,9 +1,9 @@
-"""What is kept of a comparison: a few figures of each replay, a line of JSON each.
+"""The stored results of a comparison: a few figures of each replay, a line of JSON each.
 
-The file of the workloads comes with the package. A row says ``source``, ``state`` (the precondition), ``column`` (the
-FTL, and its stripe where that is not the others'), ``level`` (what all FTLs of the source were given alike) and
-``ground`` (what it stood on), and has figures with the names of a result (docs/replay.md); of latencies mean, p99 and
-p99.9, in microseconds.
+The file for the workloads is part of the package. A row has ``source``, ``state`` (the precondition), ``column`` (the
+FTL, and its stripe where that differs from the others'), ``level`` (the options that all FTLs of the source were given
+alike), ``ground`` (the settings that it ran with), and figures named as in a result (docs/replay.md); of latencies
+mean, p99 and p99.9, in microseconds.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from flashfs.comparison.works import PAGE, Work
 from flashfs.errors import FlashfsError
 
 FILE = Path(__file__).with_name("results") / "workloads.json"
-NAMES = ("ground", "host", "waf", "map_bytes", "iops", "virtual_s", "complaints")  #: of a result, kept as they are
+NAMES = ("ground", "host", "waf", "map_bytes", "iops", "virtual_s", "complaints")  #: stored unchanged
 
 Row = dict[str, Any]
 
 
 def row(work: Work, state: str, column: str, level: Mapping[str, int] | None, made: Mapping[str, Any]) -> Row:
-    """What is kept of the result ``made``."""
+    """The row stored for the result ``made``."""
     causes = made["nand"]["by_cause"]
     latency = {
         operation: [found["mean"], found["p99"], found["p999"]]
@@ -40,7 +40,7 @@ def row(work: Work, state: str, column: str, level: Mapping[str, int] | None, ma
 
 
 def read(path: Path = FILE) -> list[Row]:
-    """The rows of a file, in their order. FlashfsError if it is none."""
+    """The rows of a file, in their order. FlashfsError if the file is missing or no stored comparison."""
     try:
         rows = json.loads(path.read_text())["rows"]
         if all(isinstance(one["column"], str) and isinstance(one["ground"], dict) for one in rows):
@@ -51,7 +51,7 @@ def read(path: Path = FILE) -> list[Row]:
 
 
 def write(rows: Iterable[Row], path: Path = FILE) -> None:
-    """A file of these rows."""
+    """Write these rows to ``path``."""
     lines = ",\n".join(json.dumps(one) for one in rows)
     path.parent.mkdir(exist_ok=True)
     path.write_text(f'{{"flashfs": "{version("flashfs")}", "rows": [\n{lines}\n]}}\n')

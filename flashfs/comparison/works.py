@@ -1,4 +1,4 @@
-"""What is compared: workloads and traces, each with its device."""
+"""The work of a comparison: workloads and traces, each with its device."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from nandimg import Geometry
 
 PAGE = 4096
 DEVICE = 1 << 30  #: bytes, for workloads
-ROUND = 64 << 20  #: devices of traces are multiples of it,
+ROUND = 64 << 20  #: bytes: devices of traces are multiples of it,
 LEAST = 256 << 20  #: and no smaller: a block of LeaFTL's buffer must fit a sixteenth of the chip several times
 OP = 0.1
 DEPTH = 16
-MOST = 250_000  #: host pages of a run, about
+MOST = 250_000  #: host pages of a run, roughly
 WORKLOADS = (
     "uniform:write=1", "uniform:write=0.5,size=16k", "zipf:write=0.7,theta=0.99", "hotcold:write=1",
     "sequential:write=1,size=64k", "uniform:write=1,size=256k",
 )  # fmt: skip
-STATES = {"none": "blank", "fill": "filled"}  #: of the device before: the precondition, and what it is called
+STATES = {"none": "blank", "fill": "filled"}  #: of the device before the run: {precondition: its name}
 
 
 @dataclass(frozen=True)
 class Work:
-    """Something to play, and its device."""
+    """A workload or trace, and its device."""
 
     name: str
     setup: Setup
@@ -37,7 +37,7 @@ class Work:
 
 
 def short(text: str) -> str:
-    """A workload in a word or two: its pattern, and the size of its requests unless it is a page."""
+    """A short name for a workload: its pattern, and the size of its requests if it gives one."""
     name, _, keys = text.partition(":")
     sizes = [key.removeprefix("size=") for key in keys.split(",") if key.startswith("size=")]
     return " ".join([name, *sizes])
@@ -55,7 +55,7 @@ def workloads(only: str = "", most: int = MOST) -> Iterator[Work]:
 
 def traces(folder: Path, only: str = "", most: int = MOST) -> Iterator[Work]:
     """The traces of a folder, NAME__FILE each, whose names contain ``only``: packed onto a device that just holds
-    them, and looped until the device, or ``most`` pages, have been written."""
+    them, and looped until as many pages as the device has, ``most`` at most, have been written."""
     for path in sorted(folder.glob("*__*")):
         if only in path.name:
             yield _of_trace(path, most)

@@ -1,4 +1,4 @@
-"""A faulty chip whose every operation can be watched before it happens, and tried on a copy of the chip first.
+"""A faulty chip that calls a watcher before each operation; the watcher can perform the operation on copies first.
 
 This is how a campaign forks: instead of running a program again for each cut, it stops before each operation, lets
 the operation happen on copies of the chip that lose their power in it, recovers each, and only then goes on.
@@ -17,9 +17,10 @@ cdef enum:
 
 
 cdef class WatchedNand(FaultyNand):
-    """As a FaultyNand. ``watcher`` (or None) has two methods: ``before_operation(nand)``, called before each operation
-    that counts (the next one is number ``operations + 1``), and ``before_sync(nand)``. In the first, ``perform_on`` may
-    be called, any number of times. A third is called if it is there: ``after_sync(nand)``."""
+    """A FaultyNand with a ``watcher`` (or None). The watcher has two methods: ``before_operation(nand)``, called before
+    each operation that counts (the next one is number ``operations + 1``), and ``before_sync(nand)``, called before
+    each durable sync. ``before_operation`` may call ``perform_on`` any number of times. ``after_sync(nand)`` is called
+    if the watcher has it."""
     cdef public object watcher
     cdef int pending
     cdef uint32_t block, page
@@ -34,7 +35,7 @@ cdef class WatchedNand(FaultyNand):
         self.watcher = watcher
 
     def inherit(self, FaultyNand other not None):
-        """What a cut of ``other`` left beside its chip is left here too: erases that did not hold, NVRAM stores."""
+        """Copy what ``other`` keeps outside its chip: the unstable erases and the log of NVRAM stores."""
         self.unstable = {block: set(pages) for block, pages in other.unstable.items()}
         self.any_unstable = other.any_unstable
 

@@ -26,8 +26,8 @@ def crash(
     """Cut the power of random programs, as `flashfs crash run` does: a row for each FTL and tier.
 
     Columns: ``ftl``, ``tier``, ``seed``, ``cuts``, ``cases``, ``failed``, ``seconds``, and in ``failures`` the lines
-    that `flashfs crash replay` takes. ``cuts`` are those of each FTL and tier, at least; ``seed`` is a new one unless
-    told. UsageError for an FTL or a tier that there is not.
+    that `flashfs crash replay` takes. ``cuts`` is the least number of cuts for each FTL and tier; ``seed`` is random if
+    None. UsageError for an unknown FTL or tier.
     """
     import polars
 

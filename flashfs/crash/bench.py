@@ -1,7 +1,7 @@
-"""The bench: a chip in memory whose power somebody keeps cutting, under a scheme that has to bear it and a judge.
+"""The bench: runs one case, a scheme on a chip in memory whose power is cut, and has the judge check the result.
 
-A run has phases: 0 formats, 1 to n are the words of the program, n + 1 is the end, at which everything is looked at
-and crashes once more. A run that a cut broke off goes on in the next phase, once a recovery got through.
+A run has phases: 0 formats, 1 to n are the words of the program, n + 1 is the end: everything is read and checked, and
+the device crashes once more. A run that a cut interrupted goes on in the next phase, once a recovery has finished.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ class Outcome:
     met: dict[str, int] = field(default_factory=dict)  # rare events, and how often
 
 
-#: hears (what happened, operations in this life so far) for whoever wants to watch a replay
+#: called with (what happened, operations in this life so far), to watch a replay
 Tell = Callable[[str, int], None]
 
 
 class Wrong(Exception):
-    """The judge or a check says no."""
+    """The judge or a check found a fault."""
 
 
-MOLDS = 24  #: kinds of chips that are kept
+MOLDS = 24  #: molds of which chips are kept
 #: what a chip is made from: its geometry, bytes of OOB that are kept, regions of NVRAM that its scheme asks for
 Mold = tuple[Geometry, int, tuple[tuple[str, int], ...]]
 
 
 class Rack:
-    """Chips in memory, used again and again, for to make one costs as much as to run a case on it. Of each mold there
-    is a blank one, made when a used one is to become blank; of molds that were not asked for lately there are none."""
+    """Chips in memory, reused, because making one costs as much as running a case on it. Each mold has a blank chip,
+    made the first time a used one must become blank; only the MOLDS molds used last keep their chips."""
 
     def __init__(self) -> None:
         self.blank: dict[Mold, Chip] = {}
         self.free: OrderedDict[Mold, list[Chip]] = OrderedDict()  # the mold that was asked for last is the last
 
     def take(self, mold: Mold, like: Chip | None = None) -> Chip:
-        """A chip that holds what ``like`` does, or nothing."""
+        """A chip with the contents of ``like``; blank if that is None."""
         free = self.free.setdefault(mold, [])
         self.free.move_to_end(mold)
         if not free:
@@ -77,7 +77,7 @@ class Rack:
         return chip
 
     def give(self, mold: Mold, chip: Chip, *, unused: bool = False) -> None:
-        """One that was taken comes back; ``unused``: nothing was programmed on it since."""
+        """Return a chip that was taken; ``unused``: nothing was programmed on it since."""
         if unused and mold not in self.blank:
             self.blank[mold] = chip
         else:
@@ -88,7 +88,7 @@ class Rack:
             self.blank.pop(oldest, None)
 
     def clear(self) -> None:
-        """Let them all go: a process that was forked off must not write to the chips of its parent."""
+        """Drop all chips: a forked process must not write to the chips of its parent."""
         self.blank.clear()
         self.free.clear()
 
@@ -106,8 +106,8 @@ atexit.register(RACK.clear)  # while there still is an interpreter to close thei
 
 
 def geometry_of(case: Case, oob_bytes: int = 0) -> Geometry:
-    """The preset's, with as much OOB as the options want of it; without power-loss protection it has no NVRAM, because
-    looking for pages in an empty one is a quarter of what a recovery of so small a chip costs."""
+    """The case's geometry, with as much OOB as the options need. Without power-loss protection it has no NVRAM:
+    searching an empty one for pages is a quarter of the cost of a recovery of so small a chip."""
     geometry = case.geometry
     if oob_bytes > geometry.oob_bytes:
         geometry = replace(geometry, oob_bytes=oob_bytes)
@@ -116,7 +116,7 @@ def geometry_of(case: Case, oob_bytes: int = 0) -> Geometry:
 
 
 class Bench:
-    """One case being run. ``cuts`` are those that made it what it is: the case's, or those of a fork."""
+    """One case being run. ``cuts`` are the case's, or those of a fork: the cuts with which ``as_case`` replays it."""
 
     def __init__(self, case: Case, tell: Tell | None = None, watcher: Any = None) -> None:
         self.case = case
@@ -141,7 +141,7 @@ class Bench:
 
     @property
     def mold(self) -> Mold:
-        """What its chip was made from."""
+        """The mold of its chip."""
         return self.geometry, self.oob_bytes, tuple(sorted(self.regions.items()))
 
     def power_up(self, watcher: Any) -> WatchedNand:
@@ -150,7 +150,7 @@ class Bench:
         return WatchedNand(chip, self.case.cuts, self.case.fail, watcher=watcher)
 
     def now(self, name: str, otherwise: Any) -> Any:
-        """What the case says of this mount."""
+        """The value that ``name`` has at this mount, by the case's ``later``; ``otherwise`` if it does not change."""
         said = [one.value for one in self.case.later if one.name == name and one.mount <= self.mounts]
         return said[-1] if said else otherwise
 
@@ -170,7 +170,7 @@ class Bench:
                                    if changed[one.name] is not None}}  # fmt: skip
 
     def build(self, options: dict[str, Any]) -> Any:
-        """The engine, as large as its budget allows; BindError if the tables do not fit that."""
+        """The engine with its tables; BindError if the tables do not fit the DRAM budget."""
         durable = self.now("sync", "flush") != "none"
         ssd = build_ssd(self.scheme, options, self.nand, plp=self.plp, durable=durable)
         if self.case.fills:
@@ -179,17 +179,17 @@ class Bench:
         return ssd
 
     def spend(self) -> None:
-        """What the tables leave of the budget is the data cache's."""
+        """Give the data cache what the tables leave of the DRAM budget."""
         if self.dram:
             self.ssd.set_budget(self.dram)
 
     def release(self, *, unused: bool = False) -> None:
-        """Give the chip back; the bench is of no more use. ``unused``: it did not run."""
+        """Give the chip back; the bench cannot be used after this. ``unused``: it did not run."""
         RACK.give(self.mold, self.nand.chip, unused=unused)
 
     def fork(self, shape: str, tail: int | None, words: int | None = None) -> Bench:
-        """Another bench, on which the power goes in the operation that is about to happen on this one, and of whose
-        program at most ``tail`` words follow. To be called from the watcher of this one."""
+        """A copy of this bench on which the power goes in the operation that is about to happen here. At most ``tail``
+        words of the program follow (None: all). Call it from the watcher of this bench."""
         other = object.__new__(type(self))
         other.case, other.tell, other.scheme = self.case, None, self.scheme
         other.geometry, other.options, other.oob_bytes = self.geometry, self.options, self.oob_bytes
@@ -258,7 +258,7 @@ class Bench:
         return True
 
     def survive(self) -> None:
-        """The power went. Switch it on until a recovery gets through, then judge what it found."""
+        """The power went. Power on until a recovery finishes, then judge what it found."""
         while True:
             self.recovering = True
             self.outcome.operations.append(self.nand.operations)
@@ -268,7 +268,7 @@ class Bench:
             try:
                 self.mount()
                 self.recovering = False
-                self.examine()  # where the map is in flash, reading may write
+                self.examine()  # if the map is in flash, a read may write, so the power may go here too
             except PowerCut:
                 continue
             break
@@ -281,21 +281,21 @@ class Bench:
         self.spend()
 
     def mount(self) -> None:
-        """Power is there: recover, and check everything."""
+        """The power is on: build the engine with this mount's settings, and recover."""
         self.met.take(self.ssd)
         self.mounts += 1
         self.ssd = self.build(self.settings())
         worker = recovery.Recovery(self.ssd)
         try:
             report = worker.run()
-        finally:  # a recovery that was cut has raised its alarms as well
+        finally:  # a recovery that was cut may have raised alarms too
             self.heard(worker.work.alarms)
         self.spend()
         if self.tell is not None:
             self.say(f"mounted {report.summary()}")
 
     def heard(self, alarms: list[str]) -> None:
-        """What a power cut leaves is recovered from in silence."""
+        """Recovery from a power cut alone must raise no alarm."""
         if alarms:
             raise Wrong(f"after recovery: an alarm, and nothing but the power had failed: {alarms[0]}")
 
@@ -329,7 +329,7 @@ class Bench:
             self.mount()
 
     def step_in_parts(self, step: Step) -> None:
-        """Requests that take pages in part, a copy, or many requests in one word."""
+        """Requests for parts of pages, a copy or remap, or many requests in one word."""
         judge, page = self.judge, self.geometry.page_bytes
         for offset, size in step.spans(page):
             if step.operation == "w":
@@ -353,7 +353,7 @@ class Bench:
                 self.met.trimmed(self.ssd)
 
     def remap(self, source: int, target: int, size: int, move: bool) -> None:
-        """One that is to be atomic may be refused: then nothing has changed."""
+        """An atomic remap may be refused with EOPNOTSUPP: then nothing has changed."""
         whole = self.ssd.mapping.remapping is not None and self.ssd.mapping.remapping.atomic
         before = self.judge.fork() if whole else self.judge
         self.judge.will_remap(source, target, size, move, whole=whole)
@@ -399,7 +399,7 @@ class Bench:
             raise Wrong(f"{when}: {problems[0]}")
 
     def finish(self) -> None:
-        """What is there now must be the newest; and after one more crash, still."""
+        """Every page must be the newest now, and again after a flush and one more crash."""
         self.closing = False
         self.must_be_newest("at the end")
         self.flush()

@@ -1,7 +1,7 @@
 """Campaigns: the units of a tier over all cores, in order, each failure with the line that replays it.
 
-What a campaign finds is a function of its seed alone, however many processes work on it, and it can be broken off and
-gone on with: results are taken up in the order of the units, so the number of the next one says where it stands.
+The result of a campaign depends on its seed alone, not on the number of processes. It can be interrupted and resumed:
+results are added in the order of the units, so the number of the next unit is its whole position.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from flashfs.ftl import BROKEN, SCHEMES, scheme
 __all__ = ["TIERS", "TINY", "Loss", "Result", "State", "random_program", "random_setting", "run", "units_count"]
 
 AHEAD = 4  #: units given out ahead of each worker
-KEPT = 200  #: failures that a result keeps; a broken device has thousands, and the first ones say enough
+KEPT = 200  #: failures that a result keeps; a broken device has thousands, and the first ones are enough
 SAVE_S = 2.0  #: seconds between saves of a state file
 
 
 class Loss(Protocol):
-    """A failure of any tier: what was wrong, and the command that does it again."""
+    """A failure of any tier: what was wrong, and the command that replays it."""
 
     @property
     def why(self) -> str: ...
@@ -61,8 +61,8 @@ class Noted:
 
 @dataclass(slots=True)
 class Result:
-    """One tier on one scheme so far. ``failed`` counts failures, ``failures`` are the first of them; ``next`` is the
-    first unit that is not in it."""
+    """One tier on one scheme so far. ``failed`` counts all failures, ``failures`` holds the first KEPT; ``next`` is the
+    first unit that is not included."""
 
     ftl: str
     tier: str
@@ -78,7 +78,7 @@ class Result:
     in_memory: ClassVar[bool] = True  #: whether the devices' own counts were seen
 
     def never_met(self) -> list[str]:
-        """The rare events of the engine and of the scheme that none of its runs came by."""
+        """The rare events of the engine and of the scheme that none of its runs met."""
         return [name for name in event_names(scheme(self.ftl)) if not self.events[name]]
 
     def as_dict(self) -> dict[str, Any]:
@@ -120,8 +120,8 @@ def _failure(failure: Loss) -> dict[str, Any]:
 
 
 def note_failures(path: Path, results: Sequence[Result]) -> None:
-    """Add a line of JSON to a file for each failure that a result keeps: ``ftl``, ``tier``, ``seed``, ``why``, what
-    does it again as ``replay``, the day as ``on``. UsageError if the file cannot be written."""
+    """Add a line of JSON to a file for each failure that a result keeps: ``ftl``, ``tier``, ``seed``, ``why``, the
+    command as ``replay``, the day as ``on``. UsageError if the file cannot be written."""
     _note(path, "--found", [
         {"ftl": one.ftl, "tier": one.tier, "seed": one.seed, "why": loss.why, "replay": loss.replay}
         for one in results for loss in one.failures
@@ -140,8 +140,8 @@ def note_survivors(path: Path, results: Sequence[Result]) -> None:
 
 
 def sources(ftl: str) -> str:
-    """Eight digits that stand for what the cuts of that FTL were survived by: the sources of the chip, the engine and
-    the shelf of parts, those that schemes have in common, and those in its own folder, as far as they are there."""
+    """Eight hex digits: a hash of the sources that ran with that FTL. They are those of the chip, the engine, the
+    parts, what schemes have in common, and the scheme's own folder, as far as they are installed."""
     sha = hashlib.sha256()
     root = Path(flashfs.__file__).parent.parent
     schemes = root / "flashfs" / "ftl"
@@ -163,7 +163,7 @@ def _note(path: Path, option: str, lines: Sequence[dict[str, Any]]) -> None:
 
 
 class State:
-    """The results of campaigns in a file, by FTL, tier, seed and depth, so that the same command goes on with them."""
+    """The results of campaigns in a file, by FTL, tier, seed and depth, so that the same command can resume them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -177,12 +177,12 @@ class State:
                 raise UsageError(f"--state {path}: no state of a campaign ({error}); use another name") from None
 
     def find(self, ftl: str, tier: str, seed: int, depth: int) -> Result:
-        """Where that campaign stands: at its beginning if the file does not know it."""
+        """The result so far of that campaign; an empty one if the file does not have it."""
         saved = self.results.get(f"{ftl} {tier} {seed} {depth}")
         return Result.from_dict(saved) if saved else Result(ftl, tier, seed)
 
     def save(self, result: Result, depth: int) -> None:
-        """In one piece, or not at all."""
+        """Write the file atomically."""
         self.seed = result.seed
         self.results[f"{result.ftl} {result.tier} {result.seed} {depth}"] = result.as_dict()
         draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
@@ -201,9 +201,9 @@ def run(
     save: Callable[[Result], None] = lambda result: None,
 ) -> Result:  # fmt: skip
     """Run one tier on one scheme until it has ``bound`` cuts; in tier `every`, all programs of up to ``bound`` words.
-    ``start`` is a result to go on with; it ends once ``time.perf_counter()`` is past ``until``. ``progress`` hears
-    after each unit, ``save`` now and then and at the end, however that comes. Cuts are counted that really happened,
-    not those that were planned."""
+    ``start`` is a result to resume; the run ends once ``time.perf_counter()`` is past ``until``. ``progress`` is called
+    after each unit, ``save`` every SAVE_S seconds and at the end, also after an error. Cuts that really happened are
+    counted, not planned ones."""
     result = start or Result(ftl, tier, seed)
     row = units(tier, ftl, seed, bound, depth, result.next)
     before, started, saved = result.seconds, time.perf_counter(), time.perf_counter()
@@ -220,7 +220,7 @@ def run(
                     if (tier != "every" and result.cuts >= bound) or time.perf_counter() > until:
                         break
     finally:
-        result.seconds = before + time.perf_counter() - started  # with what other processes had begun
+        result.seconds = before + time.perf_counter() - started  # includes waiting for the pool
         save(result)
     return result
 
@@ -231,7 +231,8 @@ def _run_here(row: Iterator[Unit]) -> Generator[tuple[int, Tally], None, None]:
 
 
 def _run_pool(row: Iterator[Unit], jobs: int) -> Generator[tuple[int, Tally], None, None]:
-    """In the order of the units, whoever is quicker. A worker that dies takes no unit with it in silence."""
+    """Yield the results in the order of the units, whichever ends first. FlashfsError if a worker dies, so that no unit
+    is lost in silence."""
     waiting: deque[Any] = deque()
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"), _begin_worker)
     oldest = 0
@@ -253,7 +254,7 @@ def _run_pool(row: Iterator[Unit], jobs: int) -> Generator[tuple[int, Tally], No
 
 
 def _begin_worker() -> None:
-    """Ctrl-C is the parent's business. What was there before the fork is no rubbish, and need not be looked through."""
+    """Leave Ctrl-C to the parent. Objects from before the fork are not garbage: the collector need not scan them."""
     with suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()

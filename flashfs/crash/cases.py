@@ -1,4 +1,4 @@
-"""One case: a chip, a scheme, a program of host requests, cuts; and the line that says all this.
+"""One case: a chip, a scheme, a program of host requests, cuts; and the replay line that encodes all this.
 
 A program is a text such as ``w3 w4 f t3 w3+4 i r w5``; its words are in flashfs/crash/grammar.py.
 """
@@ -20,23 +20,23 @@ from nandimg import PRESETS, Cut, Fault, Geometry, GeometryError
 
 __all__ = ["KEEPS", "SPOILS", "Case", "Failure", "parse_program"]
 
-#: what is left of the image's sectors that changed since the last sync, when the host dies with the power: all or none
-#: of them, those of one region alone, the first or the last in the order of writing, all but those of operations A to
-#: B, the toss of a coin; ``+marks``: what the chip noted in its block table once that sync was done is on the disk too
+#: which of the image's sectors that changed since the last sync are on disk after the host dies with the power: all,
+#: none, those of one region alone, the first or the last in the order of writing, all but those of operations A to B,
+#: a random choice (coin); ``+marks``: what the chip wrote to its block table after that sync is on disk too
 KEEPS = re.compile(r"(all|none|tables|data|(first|last|coin)\.\d+|but\.\d+-\d+)(\+marks)?")
 DRAM_MOST = 1 << 40
-#: for a line that was typed by hand
+#: ends the message for a bad line
 LINE = "a line looks like: ftl=slimftl preset=tiny-16 cut=5:prefix program='w3 w4 f t3'"
 #: in place of a preset's name: the chip that `flashfs create --size` makes, of 1 to 64 MiB
 CREATED = re.compile("create-([1-9]|[1-5][0-9]|6[0-4])M")
-#: of its geometry, what may be otherwise than the preset's
+#: fields of the geometry that may differ from the preset's
 CHIP = ("blocks", "lpas", "pages_per_block", "paired_pages")
-#: what is no option and may be otherwise at each mount too
+#: settings that are no options but may also change at each mount
 OTHERS = {"plp": re.compile("[01]"), "dram": re.compile(r"\d{1,12}"), "sync": re.compile("flush|none")}
 
 
 class Later(NamedTuple):
-    """What is otherwise from the ``mount``-th mount on, recoveries that were cut among them (0: when it was bound): an
+    """A setting that changes from the ``mount``-th mount on (0: when it was bound; interrupted recoveries count): an
     option, or ``plp`` (0 or 1), ``dram`` (bytes; 0: no budget) or ``sync`` (flush or none)."""
 
     mount: int
@@ -44,7 +44,7 @@ class Later(NamedTuple):
     value: str
 
     def check(self, of: Scheme) -> None:
-        """UsageError unless there is such a thing, which may change, and it may be that."""
+        """UsageError unless the setting exists, may change between mounts, and may have this value."""
         options = {option.name: option for option in of.all_options()}
         if self.name in OTHERS:
             if not OTHERS[self.name].fullmatch(self.value):
@@ -56,13 +56,13 @@ class Later(NamedTuple):
 
 
 def geometry_named(name: str) -> Geometry:
-    """Of a preset, or of a chip that was created by its size."""
+    """The geometry of a preset, or of a chip that was created by its size; KeyError for any other name."""
     return PRESETS[name].geometry if name in PRESETS else created(name)
 
 
 @lru_cache
 def created(name: str) -> Geometry:
-    """Of a chip whose name CREATED takes."""
+    """The geometry of a chip whose name matches CREATED; KeyError for any other name."""
     found = CREATED.fullmatch(name)
     if found is None:
         raise KeyError(name)
@@ -74,10 +74,10 @@ class Case:
     """Everything that one run needs. ``cuts`` are for one life each: power goes at the first cut's operation, then,
     counted from the next power-up, at the second's, and so on. ``fail`` are operations that the chip reports failed;
     ``faults`` are what else goes wrong (nandimg.faults). ``keeps``, one for each cut, make it a case of the host tier:
-    the host dies at each cut, and of what it had not synced that much is left; it also dies behind each of the syncs
-    ``unsynced``, counted over all lives, which fail. ``dram`` is a budget in bytes, 0 for none. ``later``: what changes
-    from mount to mount. ``chip`` is what its geometry has in place of the preset's. ``fills``: so many pages of one
-    fill in a row are left out of a checkpoint; 0: as many as always."""
+    the host dies at each cut, and ``keeps`` says how much of the unsynced data is on disk. The syncs numbered
+    ``unsynced``, counted over all lives, fail, and the host dies after each. ``dram`` is a budget in bytes, 0 for none.
+    ``later``: what changes from mount to mount. ``chip``: geometry fields that replace the preset's. ``fills``: the
+    least run of pages of one fill that a checkpoint leaves out; 0: the engine's default."""
 
     ftl: str
     program: str
@@ -96,11 +96,11 @@ class Case:
 
     @property
     def geometry(self) -> Geometry:
-        """Of its chip, as it is made."""
+        """The preset's geometry with the fields of ``chip``."""
         return replace(geometry_named(self.preset), **dict(self.chip))
 
     def settings(self) -> list[str]:
-        """name=value of each option, as its first mount has them, and of what else may be otherwise."""
+        """name=value of each option at the first mount, and the names of what else differs from the usual."""
         given = dict(self.options)
         of = [f"{one.name}={given.get(one.name, one.default)}" for one in scheme(self.ftl).all_options()]
         chip = [f"chip.{name}" for name, _ in self.chip]
@@ -109,7 +109,7 @@ class Case:
                 *["fills"] * bool(self.fills)]
 
     def line(self) -> str:
-        """The one line that replays it."""
+        """The replay line."""
         parts = [f"ftl={shlex.quote(self.ftl)}", f"preset={self.preset}"]
         parts += [f"chip.{name}={value}" for name, value in self.chip]
         parts += [f"opt.{name}={value}" for name, value in self.options]
@@ -126,7 +126,7 @@ class Case:
 
     @property
     def hurts(self) -> bool:
-        """Whether more goes wrong in it than the power."""
+        """Whether it has faults other than power cuts."""
         return bool(self.faults) or any(word.startswith("x") for word in self.program.split())
 
     @property
@@ -171,7 +171,7 @@ class Case:
 
 
 def shown(cut: Cut) -> str:
-    """A cut as a replay line has it: AT:SHAPE, or AT:SHAPE.WORDS if it says how much of the NVRAM's stores is kept."""
+    """A cut as a replay line has it: AT:SHAPE, or AT:SHAPE.WORDS if it limits the NVRAM words that are kept."""
     return f"{cut.at}:{cut.shape}" + (f".{cut.words}" if cut.words is not None else "")
 
 
@@ -230,7 +230,7 @@ class Failure:
 
     @property
     def replay(self) -> str:
-        """The command that does it again."""
+        """The command that replays it."""
         return f"flashfs crash replay {shlex.quote(self.case.line())}"
 
     def __str__(self) -> str:

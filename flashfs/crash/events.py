@@ -1,6 +1,6 @@
-"""Rare events: what a campaign must have met if its passing is to say anything about how it was borne.
+"""Rare events: a campaign that passes says nothing about an event that none of its runs met.
 
-Those of the engine are here; a scheme brings its own with its entry in the registry (``Scheme.events``).
+The events of the engine are here; a scheme lists its own in its registry entry (``Scheme.events``).
 """
 
 from __future__ import annotations
@@ -59,5 +59,5 @@ class Met:
 
 
 def never_without_damage(of: Scheme, ssd: Any) -> list[str]:
-    """What happened and may not, since nothing but the power failed."""
+    """Events that happened although only damage causes them, and nothing but the power failed."""
     return [f"{name}, and no page was damaged" for name, count in of.damage_events.items() if count(ssd)]

@@ -1,9 +1,9 @@
-"""Tier every: all programs of a few words, in scenes where few words do much, each operation cut; no chance.
+"""Tier every: all programs of a few words, each operation cut, in scenes where few words do much; nothing is random.
 
-A scene is a chip with a past. Some are set by hand. The others are found: for each rare event of the engine and of the
-scheme (``flashfs.crash.events``) the shortest past, among those tried, of which the next word brings the event about:
-the cache is full of dirty entries, the next page has to clean, a group is about to merge, a counter of sharers is about
-to pass its most. The trials draw from a seed that is always the same, so a version's scenes are always the same too.
+A scene is a chip with a history. Some are set by hand. The others are found: for each rare event of the engine and of
+the scheme (``flashfs.crash.events``), the shortest history among those tried after which the next word causes the
+event: the cache is full of dirty entries, the next page must clean, a group is about to merge, a counter of sharers is
+about to overflow. The trials use a fixed seed, so the scenes of a version are always the same.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from flashfs.crash.run import run_case
 from flashfs.ftl import scheme
 
 EVERY_WORDS = ("w0", "w1", "w2", "t0", "t1", "t2", "f", "i", "r")
-#: beside them, of a scheme that remaps: each page from each other one, and what leaves nothing behind
+#: and for a scheme that remaps: each page from each other one, and moves, which empty their source
 REMAP_WORDS = ("p0-1+1", "p1-0+1", "p0-2+1", "p2-0+1", "p1-2+1", "p2-1+1", "m0-1+1", "m1-0+1")
-#: cold pages among hot ones, until the next write has to clean and to move
+#: cold pages among hot ones, until the next write must clean and move pages
 AGED_8 = "w3 w0 w1 w2 w4 w0 w1 w2 w5 w0 w1 w2 w6 w0 w1 w2 w7 w0 w1 w2 f"
 AGED_32 = "w0+150 w0+40 w60+4 w70+4 w80+4 w90+30 w0+12 t20+8 w8+4 w140+8 w30+30 f"
 AGED_48 = "w0+150 w0+150 w60+4 w70+4 w80+4 w90+30 w0+12 t20+8 w8+4 w140+8 w30+30 w0+9 w50+20 f"
 AGED_16 = "w0+56 w0+4 w8+4 w16+4 w24+4 w32+4 w40+4 w48+4 w0+4 w8+4 f"
 WORN = "the device is worn out"
-TRIALS = 120  #: pasts that are tried for all events of a scheme
-WORN_EVERY = 9  #: operations from one failed one to the next, on a chip that is worn
-WORN_MOST = 40  #: blocks that may fail before that is given up
+TRIALS = 120  #: histories that are tried for all events of a scheme
+WORN_EVERY = 9  #: most operations from one failed operation to the next, on a worn chip
+WORN_MOST = 40  #: failed blocks at which the search for a worn chip stops
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a program of tier every finds: a chip, options, and what was done before. ``own`` are words that its
-    programs may have beside those of all scenes; ``before`` is the event that one of them brings about."""
+    """The state in which a program of tier every starts: a chip, options, and what was done before. ``own`` are words
+    that its programs may have in addition to those of all scenes; ``before`` is the event that one word causes."""
 
     past: Case
     own: tuple[str, ...] = ()
@@ -51,11 +51,11 @@ class Scene:
 
     @property
     def prologue(self) -> int:
-        """Words of its past."""
+        """The number of words before the program."""
         return len(self.past.program.split())
 
     def case(self, ftl: str, words: tuple[str, ...]) -> Case:
-        """The case that goes on with these words."""
+        """The case that continues with these words."""
         return replace(self.past, ftl=ftl, program=" ".join((*self.past.program.split(), *words)))
 
 
@@ -77,25 +77,26 @@ SCENES = (
     _set("tiny-48", AGED_48, 0),
     _set("tiny-48", AGED_48, 2),
 )
-SMALLEST = ("tiny-8", "tiny-16", "tiny-32", "tiny-48")  #: a larger one only for an FTL that does not fit two before
+SMALLEST = ("tiny-8", "tiny-16", "tiny-32", "tiny-48")  #: the first two that an FTL fits are used
 
 
 def words_for(ftl: str) -> tuple[str, ...]:
-    """Those of its programs in all scenes."""
+    """The words that its programs have in all scenes."""
     return EVERY_WORDS + REMAP_WORDS * scheme(ftl).remaps
 
 
 def programs(
     length: int, among: tuple[str, ...] = EVERY_WORDS, own: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, ...]]:  # fmt: skip
-    """All programs of up to ``length`` words, the empty one first, up to the names of the pages: page 1 comes only
-    after page 0; those of ``own`` come at any time. A longer ``length`` only adds some at the end."""
+    """All programs of up to ``length`` words, the empty one first. Programs that differ only in the numbering of pages
+    count once: page 1 comes only after page 0; words of ``own`` may come at any time. A longer ``length`` only adds
+    programs at the end."""
     for n in range(length + 1):
         yield from programs_of(n, among, own)
 
 
 def programs_of(n: int, among: tuple[str, ...], own: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """As ``programs``, those of ``n`` words alone."""
+    """As ``programs``, but only those of exactly ``n`` words."""
     for words in itertools.product((*among, *own), repeat=n):
         named = 0
         for word in words:
@@ -105,7 +106,7 @@ def programs_of(n: int, among: tuple[str, ...], own: tuple[str, ...] = ()) -> It
 
 
 def naming(word: str, named: int, own: tuple[str, ...] = ()) -> int:
-    """How many pages are named behind a word, if so many were before it; -1 if it names one before its turn."""
+    """The number of pages named after a word, with ``named`` before it; -1 if it names a page before its turn."""
     if word in own:
         return named
     for page in word[1:].partition("+")[0].split("-") if len(word) > 1 else ():
@@ -116,7 +117,7 @@ def naming(word: str, named: int, own: tuple[str, ...] = ()) -> int:
 
 
 def programs_count(length: int, among: tuple[str, ...] = EVERY_WORDS, own: tuple[str, ...] = ()) -> int:
-    """How many they are."""
+    """The number of ``programs``."""
     named = {0: 1}  #: {pages named: programs}
     total = 1
     for _ in range(length):
@@ -131,8 +132,8 @@ def programs_count(length: int, among: tuple[str, ...] = EVERY_WORDS, own: tuple
 
 
 def scenes(ftl: str, depth: int) -> tuple[Scene, ...]:
-    """Those that the FTL can be bound to: set ones on the two smallest chips, then those that were found. In depth 2
-    only the set ones of the chip that has most of them."""
+    """The scenes that the FTL can be bound to: those set by hand on its two smallest chips, then those that were found.
+    In depth 2 only those set by hand, on the chip that has most of them."""
     chips = presets_for(ftl, SMALLEST)[:2]
     fitting = [scene for scene in SCENES if scene.past.preset in chips]
     if depth > 1:
@@ -143,7 +144,7 @@ def scenes(ftl: str, depth: int) -> tuple[Scene, ...]:
 
 @lru_cache
 def found_scenes(ftl: str) -> tuple[Scene, ...]:
-    """One right before each rare event that the trials came by, and one on a chip that is almost worn out."""
+    """A scene right before each rare event that the trials met, and one on a chip that is almost worn out."""
     rnd = random.Random(f"scenes {ftl}")
     chips = presets_for(ftl)
     best: dict[str, tuple[int, Case]] = {}  #: {event: words before it, the run}
@@ -161,8 +162,8 @@ def found_scenes(ftl: str) -> tuple[Scene, ...]:
 
 
 def right_before(event: str, k: int, run: Case) -> Scene:
-    """The scene of which one word more brings the event about: one of all scenes' words if there is such a one, else
-    what is left of the run's word ``k`` when as much as possible of it is done before."""
+    """The scene in which one more word causes the event: one of the words of all scenes if one does, else what is left
+    of the run's word ``k`` after as much as possible of it is done in the scene's history."""
     words = run.program.split()
     past, word = words[:k], words[k]
     step, = parse_program(word)
@@ -171,7 +172,7 @@ def right_before(event: str, k: int, run: Case) -> Scene:
         past, word = [*past, *[part(step, 0, done)] * (done > 0)], part(step, done, step.n)
         few = [part(step, done, min(step.n, done + n)) for n in (1, 2, 4, step.n)]
         own = next((one for one in few if happens(event, run, [*past, one])), "")
-        if not own:                        # in parts it does something else
+        if not own:                        # the word in parts does not cause the event
             past, own = words[:k], words[k]
     else:
         own = word
@@ -180,18 +181,18 @@ def right_before(event: str, k: int, run: Case) -> Scene:
 
 
 def part(step: Step, begin: int, end: int) -> str:
-    """A word for requests ``begin`` to ``end`` of a row or pages of a range."""
+    """A word for requests ``begin`` to ``end`` of a row, or for those pages of a range."""
     first = step.lpa + begin * (step.apart or 1)
     return f"{step.operation}{first}+{end - begin}" + f"/{step.apart}" * bool(step.apart)
 
 
 def happens(event: str, run: Case, words: list[str]) -> bool:
-    """Whether the last of the words brings the event about."""
+    """Whether the last of the words is the first that causes the event."""
     return firsts(replace(run, program=" ".join(words))).get(event) == len(words) - 1
 
 
 def firsts(case: Case) -> dict[str, int]:
-    """{event: words before the one in which it happens first}, of a run without a cut."""
+    """{event: number of words before the one in which it first happens}, in a run without a cut."""
     seen: dict[str, int] = {}
     bench = Bench(case)
     last: list[Any] = [None, Counter()]
@@ -211,9 +212,9 @@ def firsts(case: Case) -> dict[str, int]:
 
 
 def worn(ftl: str, chips: tuple[str, ...]) -> tuple[Scene, ...]:
-    """A chip of which so many blocks failed that two more would make the device full; none if it never is. One of the
-    two is for the cut: it leaves a block half full, and the recovery opens another. If the chip can lose one block and
-    no second one, that one has failed."""
+    """A scene on a chip with so many failed blocks that two more would make the device full; none if it never is. One
+    of the two spare blocks is for the cut: it leaves a block half full, and the recovery opens another. If the chip can
+    lose only one block, that one has failed."""
     rnd = random.Random(f"worn {ftl}")
     program = " f ".join([f"w0+{Case(ftl, '', chips[0]).geometry.lpas}"] * 3)
     kept = case = Case(ftl, program, chips[0], options=(("buffer", 2),))
@@ -228,6 +229,7 @@ def worn(ftl: str, chips: tuple[str, ...]) -> tuple[Scene, ...]:
 
 
 def every_case(ftl: str, words: tuple[str, ...], scene: Scene, depth: int) -> Tally:
-    """One program in one scene, every operation cut. The prologue's are cut once, with the empty program."""
+    """One program in one scene, every operation cut. The operations of a hand-set scene's prologue are cut only with
+    the empty program, at depth 1."""
     first = scene.prologue + 1 if words or depth > 1 or scene.before else 0
     return Forks(scene.case(ftl, words), first=first, depth=depth).run()

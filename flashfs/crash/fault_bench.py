@@ -1,10 +1,9 @@
-"""A bench on which more goes wrong than the power: the fault menu (nandimg.faults) and pages that are spoilt.
+"""A bench with more faults than power cuts: the fault menu (nandimg.faults) and pages that are spoilt.
 
-Some of it a device must bear as it bears a power cut: failures that the chip reports, an upper page that takes its
-lower one along, blocks that wear out, an image whose disk fails. Some of it costs data that nobody can bring back. Then
-the rule is: an LPA gives EIO, or what it should; an older version only after a recovery that raised an alarm; another
-LPA's page, or a torn one, never. And the device must go on. Where nothing but pages of the host was damaged, no more
-LPAs may suffer than pages.
+A device must survive some of them without loss, as it survives a power cut: failures that the chip reports, an upper
+page that destroys its lower page, blocks that wear out, an image whose disk fails. Others destroy data for good. Then
+the rule is: an LPA gives EIO or what it should; an older version only after an alarm; another LPA's page or a torn one
+never. And the device must go on. If only pages of the host were damaged, no more LPAs may suffer than pages.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ USER, CHECKPOINT, TRIM, LAST = 1, 4, 5, 2
 
 
 class HurtJudge(Judge):
-    """A judge who also knows every version that an LPA ever had, and which writes were refused."""
+    """A judge that also keeps every version that an LPA ever had, and which writes were refused."""
 
     __slots__ = ("ever", "unsure")
 
@@ -56,8 +55,8 @@ class HurtJudge(Judge):
         self._wholes.clear()
 
     def allows(self, lpa: int, found: bytes) -> bool:
-        """Whether ``found`` is what the LPA reads as while nothing crashes. After a request that was refused it is what
-        a later one changes in part; a crash may yet decide otherwise."""
+        """Whether ``found`` is what the LPA may read as while nothing crashes. After a refused request that is any open
+        version; later partial writes build on the one found, but a crash may still bring back another."""
         versions = self._open[lpa] if lpa in self.unsure and lpa in self._open else [self._versions[lpa]]
         for version in versions:
             if found == self.content(lpa, version):
@@ -66,7 +65,7 @@ class HurtJudge(Judge):
         return False
 
     def settle_on(self, lpa: int, found: bytes | None) -> None:
-        """This is what the page is now, if it is any of its versions: before it is carried elsewhere."""
+        """Take ``found`` as the page's version, if it is one of them: before the page is copied or remapped."""
         versions = self._open.get(lpa, [])
         for version in reversed(versions):
             if found == self.content(lpa, version):
@@ -75,7 +74,7 @@ class HurtJudge(Judge):
                 return
 
     def take_older(self, lpa: int, found: bytes) -> bool:
-        """Whether ``found`` is some older version; if so, it is what the LPA holds from now on."""
+        """Whether ``found`` is some older version; if so, the LPA holds that version from now on."""
         for version in self.ever[lpa]:
             if found == self.content(lpa, version):
                 self._open.pop(lpa, None)
@@ -94,11 +93,11 @@ class HurtBench(Bench):
         self.judge = HurtJudge(self.geometry.lpas, self.geometry.page_bytes)
         self.damaging = any(fault.damaging for fault in case.faults)
         self.alarms: list[str] = []
-        self.lost: set[int] = set()  #: LPAs that gave EIO when they were last looked at
+        self.lost: set[int] = set()  #: LPAs that gave EIO when they were last read
         self.suffered: set[int] = set()  #: LPAs that ever gave EIO, or showed what they were before
         self.spoilt: list[int] = []  #: the kind of each page that a word of the program has spoilt
         self.worn_out = False  #: no change is possible any more
-        self.shut = False  #: not even a mount is
+        self.shut = False  #: not even a mount is possible
 
     def power_up(self, watcher: Any) -> WatchedNand:
         chip = RACK.take(self.mold)
@@ -111,12 +110,12 @@ class HurtBench(Bench):
         self.alarms += alarms
 
     def listen(self) -> None:
-        """Alarms that the device raised after its mount."""
+        """Collect the alarms that the device raised after its mount."""
         self.alarms += [alarm for alarm in self.ssd.alarms or () if alarm not in self.alarms]
 
     def play(self, *, forked: bool = False) -> Outcome:
         outcome = super().play(forked=forked)
-        if self.shut:  # damage, and the device says so instead of opening: that is loud, and nothing is left to judge
+        if self.shut:  # the device reports the damage instead of mounting: allowed, and nothing is left to judge
             outcome.failure = None
         return outcome
 
@@ -132,14 +131,14 @@ class HurtBench(Bench):
         except OSError as error:  # EIO and ENOSPC, from the image's disk or from a device that stopped
             try:
                 self.refused(error)
-            except PowerCut:  # what looked at the pages had to write
+            except PowerCut:  # reading the pages had to write
                 self.survive()
                 return False
         return True
 
     def deceived(self, error: NandError) -> NoReturn:
-        """A block was programmed that is not erased. That is the device's fault, unless a cut left its first page
-        reading as erased, and the chip claimed to have erased it and had not: then no FTL can know."""
+        """A block was programmed that is not erased. That is the device's fault, unless the chip claimed an erase that
+        it had not done and a cut left the first page reading as erased: no FTL can detect that."""
         skipped = {(block, page) for one in self.filters() if isinstance(one, Silence) for _, block, page in one.struck}
         if (error.block, -1) not in skipped or not self.case.cuts:
             raise error
@@ -147,7 +146,7 @@ class HurtBench(Bench):
         raise Wrong(str(error)) from None
 
     def refused(self, error: OSError) -> None:
-        """A request was: what it would have changed may be so or so. If the device stopped, it is mounted again."""
+        """A request was refused: its pages may hold the old or the new version. A device that stopped is remounted."""
         hosts = any(fault.kind in ("eio", "enospc") for fault in self.case.faults)
         lost = isinstance(error, UncorrectableError)
         if not (self.carries(error) if lost else hosts):
@@ -162,7 +161,7 @@ class HurtBench(Bench):
             self.look("after a refusal", crashed=False)
 
     def carries(self, error: OSError) -> bool:
-        """Whether it is a request to carry pages elsewhere, and one of them is lost."""
+        """Whether the request is a copy or remap, and one of its pages is lost."""
         if not self.damaging or not 0 < self.phase <= len(self.steps):
             return False
         step, page = self.steps[self.phase - 1], self.geometry.page_bytes
@@ -177,19 +176,19 @@ class HurtBench(Bench):
                 one.mend()
 
     def filters(self) -> Iterator[NandFilter]:
-        """What stands in front of the chip."""
+        """The filters in front of the chip, outermost first."""
         nand: Any = self.nand
         while isinstance(nand, NandFilter):
             yield nand
             nand = nand.inner
 
     def may_be_older(self) -> bool:
-        """Whether an LPA may read as it was once."""
+        """Whether an LPA may read as an older version."""
         self.listen()
         return self.damaging and bool(self.alarms)
 
     def may_be_back(self) -> bool:
-        """Whether an alarm has said that what was trimmed may be back, though the power never failed."""
+        """Whether an alarm said that trimmed pages may be back, though the power never failed."""
         self.listen()
         return self.damaging and any("trimmed pages may be back" in alarm for alarm in self.alarms)
 
@@ -214,8 +213,8 @@ class HurtBench(Bench):
             self.refuses(error)
 
     def refuses(self, error: CorruptError) -> NoReturn:
-        """A mount refuses the image. After pages were spoilt, or could not be read, there is more to save than that;
-        after a program that went astray it is loud, and nothing is left to judge."""
+        """A mount refuses the image. That is allowed only after a silent or misdirected program, and nothing is left to
+        judge then; after spoilt or unreadable pages the device must still mount."""
         if not any(fault.kind in ("silent", "misdirect") for fault in self.case.faults):
             raise error
         self.shut = True
@@ -265,9 +264,9 @@ class HurtBench(Bench):
     # --- judging
 
     def bound(self) -> int | None:
-        """How many LPAs the damage so far may cost: as many as pages of the host were damaged, if nothing else was.
-        None: any number, because they share pages, or their map or the log was hit; or because the write buffer is in
-        NVRAM, so that pages count which were never flushed, and may go where a flushed one is missing."""
+        """The most LPAs that the damage so far may cost: the number of damaged pages, if all are pages of the host.
+        None: any number, because LPAs share pages, or pages of the map or the log were hit; or because the write buffer
+        is in NVRAM, so pages that were never flushed count too and may be lost along with a missing flushed one."""
         if self.case.plp or any(one.name == "plp" for one in self.case.later):
             return None
         if any(step.operation in CARRIES for step in self.steps):
@@ -287,7 +286,7 @@ class HurtBench(Bench):
             raise Wrong(f"{when}: LPA {lpa}: {suffered}")
 
     def read_page(self, lpa: int) -> bytes | None:
-        """None: EIO."""
+        """The page's bytes; None for EIO."""
         page = bytearray(self.geometry.page_bytes)
         try:
             byte_requests.read_range(self.ssd, lpa * self.geometry.page_bytes, page)
@@ -296,7 +295,7 @@ class HurtBench(Bench):
         return bytes(page)
 
     def look(self, when: str, *, crashed: bool) -> None:
-        """Every LPA."""
+        """Read and judge every LPA; ``crashed``: after a recovery, when any open version is allowed."""
         for lpa in range(self.geometry.lpas):
             found = self.read_page(lpa)
             if found is None:
@@ -325,7 +324,7 @@ class HurtBench(Bench):
         self.look(when, crashed=False)
 
     def sound(self, when: str) -> None:
-        """Where pages were lost, mapping and flash cannot agree; the engine's own structures must."""
+        """If pages were lost, mapping and flash cannot agree; only the engine's own structures are checked."""
         if not self.damaging:
             super().sound(when)
             return
@@ -333,10 +332,10 @@ class HurtBench(Bench):
         if problems:
             raise Wrong(f"{when}: {problems[0]}")
 
-    # --- what no power cut does
+    # --- damage that no power cut causes
 
     def spoil(self, word: str) -> None:
-        """Spoil what ``word`` names, if there is such a thing, and let the power go."""
+        """Spoil what ``word`` names, if it exists, and cut the power."""
         rnd = random.Random(f"{self.case.line()} {self.phase}")
         if word == "xb":
             for slot in (0, 1):
@@ -346,14 +345,14 @@ class HurtBench(Bench):
         for block, page in some:
             self.say(f"block {block} page {page} is spoilt")
             status, oob = self.nand.chip.read_spare_area(block, page)
-            if status == 1:                 # a page that cannot be read already costs no more
+            if status == 1:                 # a page that was already unreadable does not count
                 self.spoilt.append(oob[6])
             spoil(self.nand.chip, block, page)
         self.damaging = True
         self.survive()
 
     def places(self, word: str) -> list[tuple[int, int]]:
-        """(block, page) of all that ``word`` may mean."""
+        """(block, page) of every page that ``word`` may mean."""
         if word == "xm":
             pages = self.places("xp")
             rnd = random.Random(f"{self.case.line()} {self.phase} many")

@@ -1,8 +1,8 @@
 """Cuts by forking: a program runs once, and at each operation copies of the chip lose their power in it.
 
-Each copy then recovers under a judge of its own, goes on with the program, and ends as any case does; nothing of the
-engine is shared or saved. So a cut costs what follows it and not what went before, and is still the very run that
-``run_case`` makes of its line.
+Each copy then recovers under its own judge, goes on with the program, and ends as any case does; no state of the engine
+is shared or saved. So a cut costs only what follows it, and its run is still the one that ``run_case`` makes of its
+line.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from flashfs.crash.bench import Bench, Outcome
 from flashfs.crash.cases import Case, Failure
 from nandimg._faults import BASIC_SHAPES, SHAPES
 
-RARE = SHAPES[len(BASIC_SHAPES) :]  #: variations: of most operations they leave what a basic one does
+RARE = SHAPES[len(BASIC_SHAPES) :]  #: variations: after most operations they leave the same state as a basic shape
 KEPT = 20  #: failures of one unit that are kept; a broken device has thousands
-STRIDE = 7919  #: a prime: the prefixes of what was stored in the NVRAM are tried in an order of their own
-SPAN = 4  #: operations behind a recovery at which a second cut is tried too
+STRIDE = 7919  #: a prime: spreads the prefixes of the NVRAM stores that are tried over the operations
+SPAN = 4  #: operations after a recovery at which a second cut is tried too
 
 
 @dataclass(slots=True)
 class Tally:
-    """What one unit of a campaign came to: distinct cuts, runs (with and without a cut), failures."""
+    """The result of one unit of a campaign: distinct cuts, runs (with and without a cut), failures."""
 
     cuts: int = 0
     cases: int = 0
@@ -35,7 +35,7 @@ class Tally:
     pairs: Counter[str] = field(default_factory=Counter)  # cases that had an option's value and met an event
 
     def pair(self, case: Case, met: Mapping[str, int]) -> None:
-        """Cases like this one met those events."""
+        """Count a case with these settings that met those events."""
         events = [event for event, count in met.items() if count]
         self.pairs.update(f"{setting} x {event}" for setting in case.settings() for event in events)
 
@@ -50,18 +50,19 @@ class Tally:
                 self.failures.append(outcome.failure)
 
 
-#: hears of each run that a fork made, in the order in which they ended
+#: called with each run that ended, in that order: the forks, then the run that they forked from
 Hear = Callable[[Bench, Outcome], None]
 
 
 @dataclass(slots=True)
 class Forks:
-    """Every operation of ``case`` cut in every basic shape; and, if ``rare``, in one of the others, in turn, and behind
-    some word of what was stored in the NVRAM before it.
+    """Cuts every operation of ``case`` in every basic shape. If ``rare``, also in one of the other shapes, in turn, and
+    once with only a prefix of the NVRAM words stored before it.
 
-    ``tail`` words of the program follow most cuts, all of it one cut of each operation (None: every one). ``first`` is
-    the first phase that is cut. With ``depth`` 2 each recovery is cut as well, at each of its operations and ``SPAN``
-    more. ``apart`` cuts one operation in so many, in one shape each: what a large chip can afford.
+    At most ``tail`` words of the program follow a cut, except for one cut of each operation, which the whole program
+    follows (None: it follows every cut). ``first`` is the first phase that is cut. With ``depth`` 2 each recovery is
+    cut as well, at each of its operations and ``SPAN`` more. ``apart`` above 1, for large chips: one operation in so
+    many is cut, in one shape.
     """
 
     case: Case
@@ -96,17 +97,17 @@ class Forks:
             whole = self.tail is None or turn == at % len(BASIC_SHAPES)
             self.follow(bench.fork(shape, None if whole else self.tail), depth)
         stored = bench.nand.stored_words + bench.nand.pending_words
-        if self.rare and stored:  # what a battery keeps is stored word by word, between the operations
+        if self.rare and stored:  # battery-backed RAM is stored word by word, between the operations
             self.follow(bench.fork("before", self.tail, at * STRIDE % stored), depth)
 
     def sample(self, bench: Bench, at: int) -> None:
-        """The operation's turn comes once in ``apart``, and then each time with the next shape."""
+        """Cut one operation in ``apart``, each time in the next shape."""
         turn, rest = divmod(at, self.apart)
         if rest == 0:
             self.follow(bench.fork(SHAPES[turn % len(SHAPES)], self.tail), self.depth)
 
     def follow(self, fork: Bench, depth: int) -> None:
-        """Let a fork live to its end."""
+        """Run a fork to its end."""
         if depth < self.depth:
             fork.nand.watcher = Stem(self, fork, depth + 1)
         outcome = fork.play(forked=True)
@@ -117,7 +118,7 @@ class Forks:
 
 
 class Stem:
-    """Watches one run of which others fork: one whose power has not gone yet, or, in depth 2, has gone once."""
+    """Watches a run from which others fork: one whose power has not gone yet or, in depth 2, has gone once."""
 
     def __init__(self, forks: Forks, bench: Bench, depth: int = 1) -> None:
         self.forks = forks
@@ -137,4 +138,4 @@ class Stem:
         self.forks.cut(bench, self.depth)
 
     def before_sync(self, nand: WatchedNand) -> None:
-        """Nothing is lost at a sync that was not lost before."""
+        """No cut at a sync: it would lose nothing that a cut at an operation does not lose."""

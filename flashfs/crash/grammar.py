@@ -5,15 +5,15 @@
     wL.S+N         N sectors of 512 bytes, from sector S of page L on; wL:B+N: N bytes, from byte B of page L on
     tL ...         trim, in all these forms
     cL-M+N         copy N pages from L on to M on; cL.S-M.S+N sectors, cL:B-M:B+N bytes
-    pL-M+N         remap them, in all these forms; the ranges may overlap.   mL-M+N   and nothing is left at L
-    eL-M+N         write at M what L holds, in all these forms: the same content twice
+    pL-M+N         remap, in all these forms; the ranges may overlap.   mL-M+N   move: a remap that empties L
+    eL-M+N         write at M what L holds, in all these forms: duplicate content
     R              read everything: it must be what was written last
-    f              flush                 i     idle: nothing, but housekeeping may run
+    f              flush                 i     idle: no request, but housekeeping may run
     r              clean unmount and mount again
 
     xc    a page of the newest checkpoint is spoilt, xd its descriptor, xt a page of trims, xb the boot hints,
     xh    the first page of a block with live pages, xp a live page, xn a live page of the map or of validity,
-    xm    many live pages at once, and the newest checkpoint; each with the power gone as well
+    xm    many live pages at once, and the newest checkpoint; after each of these the power goes
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SECTOR = 512
 UNITS = {"": 0, ".": SECTOR, ":": 1}
 CARRIES = ("c", "p", "m", "e")  # words with a source and a target
 
-#: words that spoil something in flash that no power cut could
+#: words that damage the flash in ways that no power cut does
 SPOILS = ("xc", "xd", "xt", "xb", "xh", "xp", "xm", "xn")
 BARE = ("f", "i", "r", "R", *SPOILS)
 
@@ -39,9 +39,9 @@ _COPY = re.compile(rf"(?P<op>[cpme]){_PLACE}-(?P<to>\d+)(?:(?P<to_unit>[.:])(?P<
 
 
 class Step(NamedTuple):
-    """One word. ``n`` pages from ``lpa`` on; with a ``unit`` of 512 or 1 bytes, so many of those, from the ``at``-th of
-    the page on. What is carried goes to the like place in ``to``. ``apart``: ``n`` requests of a page each, so many
-    pages apart.
+    """One word. ``n`` pages from ``lpa`` on; with a ``unit`` of 512 or 1 bytes, ``n`` units from unit ``at`` of the
+    page on. The target of a copy or remap is ``to``, from unit ``to_at``. ``apart``: ``n`` requests of one page each,
+    so many pages apart.
     """
 
     operation: str
@@ -55,28 +55,28 @@ class Step(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether it is one request of whole pages, or none at all: what (operation, LPA, pages) says."""
+        """Whether it is one request for whole pages, or none: (operation, LPA, pages) describes it fully."""
         return not (self.unit or self.apart or self.operation in CARRIES)
 
     def spans(self, page_bytes: int) -> Iterator[tuple[int, int]]:
-        """(offset, bytes) of each of its requests, a copy's at its source."""
+        """(offset, bytes) of each of its requests; of a copy, the source."""
         if self.apart:
             yield from (((self.lpa + i * self.apart) * page_bytes, page_bytes) for i in range(self.n))
         elif self.operation in ("w", "t", *CARRIES):
             yield self.lpa * page_bytes + self.at * self.unit, self.n * (self.unit or page_bytes)
 
     def target(self, page_bytes: int) -> int:
-        """Where a copy goes, in bytes."""
+        """The byte offset of a copy's target."""
         return self.to * page_bytes + self.to_at * self.unit
 
     def overlaps(self, page_bytes: int) -> bool:
-        """Whether it is a copy of which source and target are one in part: nobody says what that should do."""
+        """Whether it is a copy whose source and target overlap, which has no defined result."""
         if self.operation != "c":
             return False
         return any(abs(self.target(page_bytes) - offset) < size for offset, size in self.spans(page_bytes))
 
     def end(self, page_bytes: int) -> int:
-        """The first byte behind all that it touches."""
+        """The offset after the last byte that it touches."""
         ends = [offset + size for offset, size in self.spans(page_bytes)]
         if self.operation in CARRIES:
             ends += [self.target(page_bytes) + size for _, size in self.spans(page_bytes)]
@@ -91,7 +91,7 @@ class Step(NamedTuple):
 
 
 def parse_program(text: str) -> Iterator[Step]:
-    """Each word; UsageError names a bad one."""
+    """The step of each word; UsageError names a bad word."""
     for word in text.split():
         if word in BARE:
             yield Step(word)
@@ -107,7 +107,7 @@ def parse_program(text: str) -> Iterator[Step]:
 
 @lru_cache(1 << 13)
 def _parse(word: str) -> Step | None:
-    """A word that names pages; None if it is none."""
+    """The step of a word that names pages; None if it is malformed."""
     found = _REQUEST.fullmatch(word) or _COPY.fullmatch(word)
     if found is None:
         return None

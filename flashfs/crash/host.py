@@ -1,10 +1,10 @@
-"""The host dies: of the image's sectors written since its last sync any subset reached the disk, in any order.
+"""The host dies: of the image's sectors written since its last sync, any subset reached the disk, in any order.
 
-The image is a real file (one without a name, so that nothing is left behind), the chip is opened on it as a daemon
+The image is a real file (without a name, so that it vanishes with the process). The chip is opened on it as a daemon
 would, and the bytes that a sync made durable are remembered. When a life ends, at an operation that a cut leaves in
-some shape, each 512-byte sector that has changed since is kept or lost; what is left is opened again. A life may also
-end because a sync failed: the device then takes no more changes, and what that sync was to write is on the disk or is
-not.
+some shape, each 512-byte sector that changed since that sync is kept or lost; the result is opened again. A life also
+ends when a sync fails: the device then takes no more changes, and what that sync should have written may or may not be
+on the disk.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from flashfs.crash.bench import Bench, Wrong
 from flashfs.engine.views.block_map import block_map
 
 SECTOR = 512
-NVRAM_PAGE = 4096  #: what is lost of the NVRAM at a time
-#: what recovery says of a page that was dead, erased, written over
+NVRAM_PAGE = 4096  #: bytes of the NVRAM that are kept or lost together
+#: what recovery says of a page that was dead, erased and programmed again
 REUSED = re.compile("(a|its first) page (that )?was flushed (and )?cannot be read")
 
 Sectors = NDArray[np.uint8]  #: (sectors, SECTOR)
 
 
 class Erase(NamedTuple):
-    """An erase: its operation, operations at the last sync, and whether the block held live pages then. Nothing else
-    has made those durable elsewhere, so there should be none such."""
+    """An erase: its operation, the operations at the last sync, and whether the block held live pages then (``early``).
+    No sync has made the new copies of those pages durable, so an early erase breaks a rule."""
 
     at: int
     synced: int
@@ -45,7 +45,7 @@ class HostBench(Bench):
     """A bench whose chip is a file. It is the watcher of its own chip."""
 
     def power_up(self, watcher: Any) -> WatchedNand:
-        """Make the image and bind it, which is durable when it is done."""
+        """Make the image and bind it; the binding is durable."""
         self.life = self.syncs = 0
         self.erase_lost = False
         self.windows: list[list[tuple[int, int]]] = []  # of each life: operations at the last sync and at the next one
@@ -66,7 +66,7 @@ class HostBench(Bench):
 
     def _watched(self, failing: Any) -> WatchedNand:
         self.durable = self._sectors()
-        self.marked = self.durable  # ... and as the chip noted it behind the last sync
+        self.marked = self.durable  # ... with what the chip wrote to its block table after the last sync
         self.since = 0  # operations since the last sync
         self.held: NDArray[np.uint32] | None = None  # live pages of each block at the last sync
         self.marks: dict[int, Sectors] = {}
@@ -84,7 +84,7 @@ class HostBench(Bench):
         return [self.image.chip.erase_count(block) for block in range(self.geometry.blocks)]
 
     def before_operation(self, nand: WatchedNand) -> None:
-        """Remember the image as it was after so many operations, if the way this life ends asks for it."""
+        """Remember the image at this number of operations, if the end of this life needs it."""
         if self.since in self.wants:
             self.marks[self.since] = self._sectors()
         block = nand.about_to_erase
@@ -94,13 +94,13 @@ class HostBench(Bench):
         self.since += 1
 
     def wanted(self) -> tuple[int, ...]:
-        """Counts of operations since the last sync at which the image is to be remembered, in this life."""
+        """The numbers of operations since the last sync at which this life must remember the image."""
         kind, _, numbers = self.keep().partition("+")[0].partition(".")
         return tuple(map(int, numbers.split("-"))) if kind in ("first", "last", "but") else ()
 
     def before_sync(self, nand: WatchedNand) -> None:
-        """What is there now survives, unless this sync fails. The marks that the chip leaves in its block table after a
-        sync do not."""
+        """The present image survives, unless this sync fails. What the chip writes to its block table after the sync
+        (the marks) is not part of it."""
         self.syncs += 1
         if self.syncs in self.case.unsynced:
             raise OSError(errno.EIO, "the sync failed, as was planned")
@@ -112,7 +112,7 @@ class HostBench(Bench):
         self.marks = {}
 
     def after_sync(self, nand: WatchedNand) -> None:
-        """The marks as well, if they are to survive."""
+        """Remember the marks too, if this life keeps them."""
         if self.keep().endswith("+marks"):
             self.marked = self._sectors()
 
@@ -127,7 +127,7 @@ class HostBench(Bench):
         return False
 
     def must_stand_still(self) -> None:
-        """A sync failed, and the next one would not say so again: no flush may be acknowledged any more."""
+        """A sync failed, and the next one would not report it again: no flush may be acknowledged after that."""
         self.say("a sync failed")
         try:
             self.ssd.sync_now()
@@ -146,19 +146,20 @@ class HostBench(Bench):
             self.mount()
 
     def heard(self, alarms: list[str]) -> None:
-        """Two things look like damage, and lose nothing: an erase that the power cut short, and whose beginning the
-        host's disk lost; and one that the disk lost as a whole, when it kept what was programmed behind it."""
+        """Two cases look like damage but lose nothing, so their alarms are ignored: an erase that the power cut short,
+        and whose beginning the host's disk lost; and an erase that the disk lost as a whole although it kept what was
+        programmed after it."""
         if self.erase_lost:
             alarms = [alarm for alarm in alarms if not REUSED.search(alarm)]
         if all(cut.shape in ("before", "after") for cut in self.cuts):
             super().heard(alarms)
 
     def keep(self) -> str:
-        """What this life leaves. Behind the last cut only the crash at the end is left; it keeps nothing unsynced."""
+        """What this life keeps. After the last cut only the crash at the end comes; it keeps nothing unsynced."""
         return self.case.keeps[self.life] if self.life < len(self.case.keeps) else "none"
 
     def power_on(self) -> None:
-        """Lose what is to be lost, and open what is left."""
+        """Replace the image by what is left of it, and open that."""
         left = self.remains(self._sectors())
         failing = self.nand.still_failing
         before = self._erases()
@@ -170,7 +171,7 @@ class HostBench(Bench):
         self.nand = self._watched(failing)
 
     def remains(self, now: Sectors) -> Sectors:
-        """What is on the disk when the host is back."""
+        """The sectors on the disk after the host died."""
         word, _, marks = self.keep().partition("+")
         kind, _, number = word.partition(".")
         old = self.marked if marks else self.durable
@@ -182,8 +183,7 @@ class HostBench(Bench):
         return np.where(kept[:, None], now, old)
 
     def whole_pages(self, kept: NDArray[np.bool_], old: Sectors, now: Sectors) -> NDArray[np.bool_]:
-        """Of the NVRAM, which is stored to in memory, whole pages are kept or lost: each with its first sector that
-        changed."""
+        """The NVRAM is a memory mapping, so whole pages of it are kept or lost: each as its first changed sector is."""
         layout, changed = self.image.header.layout, (old != now).any(axis=1)
         per_page = NVRAM_PAGE // SECTOR
         for page in range(layout.nvram_at // SECTOR, layout.spare_at // SECTOR, per_page):
@@ -192,7 +192,7 @@ class HostBench(Bench):
         return kept
 
     def kept(self, kind: str, number: str, old: Sectors, now: Sectors) -> NDArray[np.bool_]:
-        """Which of the sectors, each as it is ``now``, are on the disk; of the others it has the ``old``."""
+        """Which sectors the disk has as they are ``now``; it has the ``old`` state of the others."""
         at = np.arange(len(now))
         if kind == "last":
             kept: NDArray[np.bool_] = (self.marks.get(int(number), now) != now).any(axis=1)
@@ -212,5 +212,5 @@ class HostBench(Bench):
         return at >= data_from if kind == "data" else at < data_from if kind == "tables" else at < 0
 
     def protected(self, lpas: range) -> None:
-        """The NVRAM outlives the power, not the host: the file that stands for it is durable after a sync only."""
+        """The NVRAM survives the power, not the host: its file is durable only after a sync."""
         self.nand.forget_stores()

@@ -1,14 +1,13 @@
-"""The judge: for each page, the versions that it may hold after the power went.
+"""The judge: for each page, the versions that it may hold after a power cut.
 
-Version 0 is a hole (never written, or trimmed). A write or trim adds a version; an acknowledged flush makes the newest
-one the only one; a crash leaves whichever was found, and from then on only that one.
+Version 0 is a hole (never written, or trimmed). A write or trim adds a version. After an acknowledged flush only the
+newest remains; after a crash, only the one that was found.
 
-A move adds a version to its target and one to its source; of the two the target's must be found wherever the source's
-is: what was moved is in one of the two places. Of a remap that is atomic either all pages are found as it left them, or
-none.
+A move adds a version to its target and one to its source. If the source is found in its new version, the target must be
+too: the moved data is in one of the two places. Of an atomic remap, all pages are found as it left them, or none.
 
 A version is the content of a whole page. One that a request changed in part, or that was copied from elsewhere, is
-remembered byte for byte: after a crash it is there or it is not, whichever of its bytes were asked to change.
+kept byte for byte: after a crash the whole page has that version or it does not, whatever part the request changed.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from typing import Self
 
 @lru_cache
 def _places(page_bytes: int) -> tuple[bytes, bytes]:
-    """The low and the high bytes of the numbers of a page's 16-byte pieces."""
+    """The low and the high bytes of the indexes of a page's 16-byte pieces."""
     numbers = range(page_bytes // 16)
     return bytes(n & 0xFF for n in numbers), bytes(n >> 8 for n in numbers)
 
 
 @lru_cache(1 << 13)
 def page_of(lpa: int, version: int, page_bytes: int) -> bytes:
-    """A page that says which one and which version it is, and at which place, all over: a torn mix of two shows, and so
-    do bytes that went to another place of their page."""
+    """The content of a version: each 16 bytes have the version, the LPA and their own index. So a torn mix of two pages
+    is detected, and so are bytes at the wrong offset in their page."""
     if version == 0:
         return bytes(page_bytes)
     page = bytearray(struct.pack("<QIHH", version, lpa, 0, (lpa * 7 + version * 13) & 0xFFFF) * (page_bytes // 16))
@@ -40,9 +39,8 @@ def page_of(lpa: int, version: int, page_bytes: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Bytes of one page of a move's source that were emptied, and of one page of its target, where they are now. The
-    versions are those that each page might have held before: the source's before the bytes were emptied, the target's
-    before they were there."""
+    """Part of a move: a source page whose bytes were emptied, and the target page that has them now. The versions are
+    those that each page might have held before: the source before it was emptied, the target before the bytes came."""
 
     source: int
     source_before: tuple[int, ...]
@@ -52,8 +50,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """One page that a remap changed which is all there or not at all, and the versions that it might have held before;
-    the next one is the remap's."""
+    """One page that an atomic remap changed, and the versions that it might have held before; the next one is the
+    remap's."""
 
     lpa: int
     before: tuple[int, ...]
@@ -63,7 +61,7 @@ class Judge:
     """Knows what each of ``pages`` pages of ``page_bytes`` may hold.
 
     ``image`` is the device as it must read while nothing crashes. The versions of a page are listed only while there
-    is more than one of them; of the others ``image`` says everything.
+    is more than one; for the other pages ``image`` is enough.
     """
 
     __slots__ = ("_made", "_moved", "_next", "_open", "_versions", "_wholes", "image", "page_bytes")
@@ -72,14 +70,14 @@ class Judge:
         self.page_bytes = page_bytes
         self.image = bytearray(pages * page_bytes)
         self._versions = [0] * pages  # the newest of each page
-        self._open: dict[int, list[int]] = {}  # all of a page that may hold more than one
-        self._made: dict[int, bytes] = {}  # the content of versions that no single write of a page made
+        self._open: dict[int, list[int]] = {}  # all versions of each page that may hold more than one
+        self._made: dict[int, bytes] = {}  # the content of versions that are not ``page_of``: partial writes, copies
         self._moved: list[Moved] = []  # since the last flush
-        self._wholes: list[list[Whole]] = []  # since the last flush, a remap each
+        self._wholes: list[list[Whole]] = []  # since the last flush, one list for each atomic remap
         self._next = 1
 
     def fork(self) -> Self:
-        """Another judge who knows the same, for another course of events."""
+        """A copy of this judge, for a fork of the run."""
         other = type(self).__new__(type(self))
         other.page_bytes = self.page_bytes
         other.image = bytearray(self.image)
@@ -92,7 +90,7 @@ class Judge:
         return other
 
     def content(self, lpa: int, version: int) -> bytes:
-        """The page that this version of ``lpa`` is."""
+        """The bytes of this version of ``lpa``."""
         made = self._made.get(version)
         return page_of(lpa, version, self.page_bytes) if made is None else made
 
@@ -107,7 +105,7 @@ class Judge:
         return page
 
     def will_write(self, lpa: int) -> bytes:
-        """A write of ``lpa`` begins: it may be found from now on. Returns the page to write."""
+        """A write of ``lpa`` begins: from now on a crash may leave it. Returns the page to write."""
         version = self._next
         self._next += 1
         return self._add(lpa, version)
@@ -122,7 +120,7 @@ class Judge:
         return bytes(self.image[offset : offset + size])
 
     def will_trim_bytes(self, offset: int, size: int) -> None:
-        """A trim of ``size`` bytes at ``offset`` begins: they read zeros."""
+        """A trim of ``size`` bytes at ``offset`` begins: they read as zeros."""
         for lpa, begin, end in self._pieces(offset, size):
             if end - begin == self.page_bytes:
                 self.will_trim(lpa)
@@ -137,8 +135,9 @@ class Judge:
             self._will_change(lpa, begin, data[at : at + end - begin])
 
     def will_remap(self, source: int, target: int, size: int, move: bool, *, whole: bool = False) -> None:
-        """A remap of ``size`` bytes from ``source`` to ``target`` begins; with ``move`` what is not the target's of the
-        source reads zeros then. ``whole``, of pages that do not overlap: all of it is found, or nothing."""
+        """A remap of ``size`` bytes from ``source`` to ``target`` begins; with ``move`` the part of the source outside
+        the target reads as zeros afterwards. ``whole``, for ranges that do not overlap: all of it is found, or
+        nothing."""
         if source == target or not size:
             return
         low = max(source, target + size) if target < source else source
@@ -146,13 +145,13 @@ class Judge:
         moved = [
             (lpa, at, self._may_hold(at))
             for lpa, begin, end in (self._pieces(low, high - low) if move else ())
-            if any(self.newest(lpa)[begin:end])  # of nothing nothing is lost
+            if any(self.newest(lpa)[begin:end])  # zeros cannot be lost
             for at, _, _ in self._pieces(lpa * self.page_bytes + begin + target - source, end - begin)
         ]
         changed = {lpa: self._may_hold(lpa) for at in (target, source) for lpa, _, _ in self._pieces(at, size)}
         self.will_copy(source, target, size)
         if move:
-            # where the ranges overlap, the copy has changed the source's page already: not the bytes that it empties
+            # If the ranges overlap, the copy has already changed the source's page, but not the bytes that are emptied.
             self._moved += [Moved(lpa, self._may_hold(lpa), at, before) for lpa, at, before in moved]
             self.will_trim_bytes(low, high - low)
         if whole:
@@ -163,7 +162,7 @@ class Judge:
         return tuple(self._open.get(lpa) or [self._versions[lpa]])
 
     def _pieces(self, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
-        """(LPA, first byte, behind the last) of each page's part in a range."""
+        """(LPA, first byte, end) of each page's part of a range; the end is exclusive."""
         while size:
             lpa, begin = divmod(offset, self.page_bytes)
             end = min(self.page_bytes, begin + size)
@@ -172,7 +171,7 @@ class Judge:
             size -= end - begin
 
     def _will_change(self, lpa: int, begin: int, data: bytes) -> None:
-        """The page as it is, but for ``data`` from byte ``begin`` on."""
+        """Add a version: the newest page with ``data`` at byte ``begin``."""
         page = self.image[lpa * self.page_bytes : (lpa + 1) * self.page_bytes]
         page[begin : begin + len(data)] = data
         version = self._next
@@ -200,7 +199,7 @@ class Judge:
         return self.content(lpa, self._versions[lpa])
 
     def crashed(self, lpa: int, found: bytes) -> str | None:
-        """Judge one page after a recovery; None if it is well, and then it is what it is."""
+        """Judge one page after a recovery: what is wrong, or None. If right, the version found is the only one left."""
         allowed = self._open.get(lpa) or [self._versions[lpa]]
         for version in reversed(allowed):
             if found == self.content(lpa, version):
@@ -211,7 +210,7 @@ class Judge:
         return f"LPA {lpa}: holds {self._name(found)}; it may hold {may}"
 
     def all_crashed(self, found: bytes | bytearray) -> str | None:
-        """Judge the whole device after a recovery; None if every page is well, else what is wrong with the first."""
+        """Judge the whole device after a recovery: what is wrong with the first bad page, or None."""
         moved, self._moved = self._moved, []
         wholes, self._wholes = self._wholes, []
         if found == self.image:
@@ -232,34 +231,34 @@ class Judge:
         return self.crashed(lpa, bytes(found[lpa * size : (lpa + 1) * size]))
 
     def _in_neither(self, moved: Moved, found: bytes | bytearray) -> str | None:
-        """What is wrong if the source is found as it was left, and the target as it was before."""
+        """What is wrong if the source is found emptied and the target as it was before; else None."""
         source, target = (found[lpa * self.page_bytes :][: self.page_bytes] for lpa in (moved.source, moved.target))
         may, n = self._may_hold(moved.source), len(moved.source_before)
         if may[:n] != moved.source_before:
-            return None  # a later write of it is safe already
+            return None  # a later write of it has been settled
         others = (*moved.source_before, *may[n + 1 :])
         if any(source == self.content(moved.source, version) for version in others):
-            return None  # not emptied yet, or written since, of which nobody promised that it comes after
+            return None  # not emptied yet, or written since: the order of that write is not guaranteed
         now = self._may_hold(moved.target)
-        since = now[len(moved.target_before) :] or now[-1:]  # a hole may be an old version and a new one
+        since = now[len(moved.target_before) :] or now[-1:]  # a hole may be both an old version and a new one
         if any(target == self.content(moved.target, version) for version in since):
             return None
         if not any(target == self.content(moved.target, version) for version in moved.target_before):
-            return None  # whatever it is, the page itself is wrong
+            return None  # no version at all: ``crashed`` reports the page
         return f"LPA {moved.target}: what was moved there from LPA {moved.source} is in neither of the two places"
 
     def _in_part(self, pages: list[Whole], found: bytes | bytearray) -> str | None:
-        """What is wrong if a page is found as the remap left it, and another one as it was before."""
+        """What is wrong if one page is found as the remap left it and another as it was before; else None."""
         done: list[int] = []
         undone: list[int] = []
         for page in pages:
             holds = found[page.lpa * self.page_bytes :][: self.page_bytes]
             now, n = self._may_hold(page.lpa), len(page.before)
             if now[:n] != page.before:
-                continue  # a later write of it is safe already
+                continue  # a later write of it has been settled
             is_any = [holds == self.content(page.lpa, version) for version in now]
             was, is_new, was_later = any(is_any[:n]), any(is_any[n : n + 1]), any(is_any[n + 1 :])
-            if was + is_new + was_later == 1 and not was_later:  # else it was changed again since, or cannot be told
+            if was + is_new + was_later == 1 and not was_later:  # else changed again since, or ambiguous
                 (done if is_new else undone).append(page.lpa)
         if not (done and undone):
             return None

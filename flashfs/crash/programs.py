@@ -1,4 +1,4 @@
-"""What chance makes of a seed: programs of host requests, and the settings that they run in."""
+"""Random programs of host requests, and the settings that they run in, from a seed."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from flashfs.sizing.fit import packed
 from nandimg import Geometry, GeometryError
 
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-16k")
-#: in their place, for schemes that have too much in flash for all of those
+#: instead of those, for schemes whose metadata in flash does not fit them
 ROOMY = ("tiny-48", "tiny-48d", "tiny-48p", "tiny-48k")
-CROWDED = "tiny-96"  #: filled first, so that neighbours crowd what few places a hash gives them
-#: written over and over first, until streams that are several blocks wide want for space
+CROWDED = "tiny-96"  #: filled first, so that neighbours compete for the few places that a hash gives them
+#: overwritten several times first, until streams that are several blocks wide run short of space
 STRIPED = ("tiny-96q", "tiny-100d")
 #: filled first as well, in this order of groups of 256 LPAs (none: from the first on): lists of trims fill up, tables
-#: have pages to split and to merge, counts of pages that a hash had to place elsewhere come to their end
+#: have pages to split and to merge, counts of pages that a hash had to place elsewhere reach their limit
 LARGE = {"tiny-600k": (), "tiny-1600": (), "tiny-1330": (0, 3, 4, 5, 1, 2)}
-#: filled too; then one page here and there, and many in one place between: all translation pages but one lie still
+#: filled too; then scattered single writes, with many writes to one place in between: all translation pages but one
+#: stay where they are
 PINNED = ("tiny-1536",)
-GROUP = 256  #: LPAs that a scheme may treat as one: requests around its borders are of use
-#: how often a program has a write of a page, of some, a trim, a flush, an idle moment, a remount
+GROUP = 256  #: LPAs that a scheme may treat as one group: requests near its borders are worth testing
+#: weights of a write of one page, of several, a trim, a flush, an idle moment, a remount
 MOODS = ((55, 10, 10, 13, 6, 6), (45, 10, 10, 5, 5, 25), (60, 20, 15, 2, 3, 0))
-#: what the engine's options may be; a scheme says its own (Option.edges, Scheme.tight)
+#: values of the engine's options to try; a scheme lists its own (Option.edges, Scheme.tight)
 ENGINE_EDGES: dict[str, tuple[int | str, ...]] = {
     "buffer": (-1, 0, 1, 2, 4), "wear_spread": (0, 2), "wear": ("exact", "scan"), "wear_reads": (1, 2, 8),
     "gc_reserve": (0, 1, 2, 3), "checkpoint_every": (0, 1, 4, 9),
@@ -38,14 +39,14 @@ ENGINE_EDGES: dict[str, tuple[int | str, ...]] = {
 #: chips that `flashfs create --size` makes; a program reads and writes all of it more than once
 CREATED = ("create-1M", "create-2M", "create-4M")
 SELDOM = ("create-8M", "create-16M")
-LARGEST = "create-64M"  #: a run of it takes a second, and so much memory for each fork
+LARGEST = "create-64M"  #: a run takes a second, and each fork needs 64 MiB of memory
 CACHE_SLOT = 20  #: bytes of the data cache beside each page
 SHORT_OF_DEFAULTS = 0.4  #: of the budgets, if the FTL has a cache that can be smaller than by default
 
 
 def random_program(rnd: random.Random, pages: int, length: int, page_bytes: int = 0) -> str:
-    """Mostly writes, of few pages and often the same ones; trims, flushes, idle moments, remounts. With the page's
-    size, requests also take pages in part, and there are copies, rows of single trims and looks at everything."""
+    """Mostly writes, of few pages and often the same ones; trims, flushes, idle moments, remounts. If ``page_bytes`` is
+    not 0, also requests for parts of pages, copies, rows of single-page requests and reads of everything."""
     words = []
     hot = [rnd.randrange(pages) for _ in range(3)]
     weights = rnd.choices(MOODS, weights=(6, 1, 1))[0]
@@ -61,8 +62,8 @@ def random_program(rnd: random.Random, pages: int, length: int, page_bytes: int 
 
 
 def trimmed_program(rnd: random.Random, pages: int, length: int) -> str:
-    """Mostly trims, of a page or of half of the device, in rows; some writes between, and now and then a flush: lists
-    and logs of what was trimmed grow, and are as old as the life is."""
+    """Mostly trims, of one page up to much of the device, or in rows; some writes between, and a few flushes: lists and
+    logs of trims grow, and hold trims from the whole life."""
     words = [f"w0+{pages}"] * (rnd.random() < 0.5)
     for _ in range(length):
         lpa = rnd.randrange(pages)
@@ -75,8 +76,8 @@ def trimmed_program(rnd: random.Random, pages: int, length: int) -> str:
 
 
 def sharing_program(rnd: random.Random, pages: int, length: int) -> str:
-    """Pages that many LPAs come to share: remaps that double what they remapped, or of one page to a dozen places and
-    more; sharers that are written, trimmed and moved, and remaps again."""
+    """Makes pages that many LPAs share: remaps that double a range, or of one page to up to 40 places; then sharers are
+    written, trimmed and moved, and remaps follow again."""
     words = [f"w0+{rnd.randint(1, max(1, pages // 4))}"] + ["f"] * (rnd.random() < 0.5)
     for _ in range(length):
         if rnd.random() < 0.25:  # doubling
@@ -97,7 +98,7 @@ def sharing_program(rnd: random.Random, pages: int, length: int) -> str:
 
 
 def odd_word(rnd: random.Random, pages: int, page_bytes: int, lpa: int, most: int = 4) -> str:
-    """A request that takes pages in part, a copy, a row of requests of one page each, a look at everything."""
+    """A request for a part of a page, a copy, a row of requests of one page each, or a read of everything."""
     kind = rnd.choices(("part", "copy", "row", "look"), weights=(50, 20, 10, 20))[0]
     if kind == "part":
         return rnd.choice("wwt") + part_of(rnd, pages, page_bytes, lpa, most)
@@ -111,7 +112,7 @@ def odd_word(rnd: random.Random, pages: int, page_bytes: int, lpa: int, most: in
 
 
 def part_of(rnd: random.Random, pages: int, page_bytes: int, lpa: int, most: int) -> str:
-    """Some sectors or bytes from somewhere in ``lpa`` on: of one page twice in three times."""
+    """Some sectors or bytes from somewhere in ``lpa`` on; two times in three within that page."""
     sign, unit = rnd.choice(((".", SECTOR), (".", SECTOR), (":", 1))) if page_bytes > SECTOR else (":", 1)
     room = page_bytes // unit
     at = rnd.randrange(room)
@@ -120,7 +121,7 @@ def part_of(rnd: random.Random, pages: int, page_bytes: int, lpa: int, most: int
 
 
 def copy_word(rnd: random.Random, pages: int, page_bytes: int, most: int) -> str:
-    """From one half of the device to the other: pages, or sectors of any alignment."""
+    """A copy from one half of the device to the other: of pages, or of sectors of any alignment."""
     n = rnd.randint(1, max(1, min(most, pages // 2 - 1)))
     low, high = rnd.randrange(pages // 2 - n + 1), rnd.randrange(pages // 2, pages - n + 1)
     source, target = rnd.choice(((low, high), (high, low)))
@@ -132,8 +133,8 @@ def copy_word(rnd: random.Random, pages: int, page_bytes: int, most: int) -> str
 
 
 def with_remaps(rnd: random.Random, program: str, pages: int, page_bytes: int) -> str:
-    """The program of a scheme that remaps: behind one word in three, one that remaps pages, or some of their sectors,
-    to somewhere else, or but a little further; or to the first page, which many come to share."""
+    """The program for a scheme that remaps: after one word in three comes one that remaps pages, or some of their
+    sectors, to a random place or a nearby one; often from the first page on, which many LPAs then share."""
     words = []
     most = rnd.choice((2, 5, 20))
     for word in program.split():
@@ -160,8 +161,8 @@ def remap_word(rnd: random.Random, pages: int, page_bytes: int, most: int) -> st
 def wide_program(
     rnd: random.Random, geometry: Geometry, length: int, order: tuple[int, ...] = (), odd: bool = True
 ) -> str:  # fmt: skip
-    """A device that was filled, group by group if there is an order, and then long requests, rows of trims that fill
-    lists, and what random programs have; often around the borders of groups of LPAs. Without ``odd``, whole pages."""
+    """Fills the device, group by group if there is an ``order``; then long requests, rows of trims that fill lists, and
+    words of random programs, often near the borders of groups of LPAs. Without ``odd``, only whole pages."""
     pages = geometry.lpas
     words = [f"w{group * GROUP}+{min(GROUP, pages - group * GROUP)}" for group in order] or [f"w0+{pages}"]
     words += [f"w0+{pages}"] * (rnd.random() < 0.3)  # then cleaning is near
@@ -188,8 +189,8 @@ def wide_program(
 
 
 def aged_program(rnd: random.Random, pages: int, length: int) -> str:
-    """A device that was written more than twice over, which may be flushed, and then writes of few pages with hardly a
-    flush: the device has to clean, and to sync on its own account."""
+    """Writes the device more than twice over, perhaps with a flush; then writes of few pages with hardly a flush: the
+    device must clean, and must sync by itself."""
     words = [f"w0+{pages}", f"w0+{pages}", f"w0+{rnd.randint(pages // 5, pages)}"]
     words += ["f"] * (rnd.random() < 0.7)
     flushes = rnd.choice((1, 4))
@@ -208,7 +209,7 @@ def near(rnd: random.Random, pages: int) -> int:
 
 
 def random_options(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, Any], ...]:
-    """Some choice of the engine's options and of the scheme's own, fixed ones too."""
+    """A random choice of the engine's options and of the scheme's own, fixed ones too."""
     options: list[tuple[str, Any]] = [("buffer", rnd.choice(ENGINE_EDGES["buffer"]) or int(plp))]
     for option in ENGINE_OPTIONS:
         if option.name != "buffer" and rnd.random() < 0.15:
@@ -220,14 +221,15 @@ def random_options(rnd: random.Random, ftl: str, plp: bool) -> tuple[tuple[str, 
 
 
 def edges(ftl: str, option: Option) -> tuple[int | str, ...]:
-    """Values of an option worth a try: its own edges, and those at which the scheme's tables have least room."""
+    """Values of an option to try: its own edges, and those at which the scheme's tables have least room."""
     if option in ENGINE_OPTIONS:
         return ENGINE_EDGES[option.name]
     return tuple(dict.fromkeys((*option.edges(), *scheme(ftl).tight.get(option.name, ()))))
 
 
 def filled(rnd: random.Random, ftl: str, preset: str) -> tuple[tuple[str, int], ...]:
-    """That chip with as many LPAs as make it 55 to 95 % full, or the most that the FTL takes."""
+    """Geometry fields with as many LPAs as make that chip 55 to 95 % full, or fewer if the FTL takes no more; () if
+    none fits."""
     geometry = geometry_named(preset)
     pages = geometry.blocks * geometry.pages_per_block
     for percent in range(rnd.randint(55, 95), 54, -5):
@@ -238,8 +240,8 @@ def filled(rnd: random.Random, ftl: str, preset: str) -> tuple[tuple[str, int], 
 
 
 def short_blocks(case: Case) -> Case:
-    """The case on a chip of as many pages, four to a block, if its FTL takes that. There an erase that is cut in the
-    middle may leave a checkpoint's descriptor, and take the page after it, which is the mark of a mount."""
+    """The case on a chip with the same number of pages, four per block, if its FTL accepts that. There an interrupted
+    erase may leave a checkpoint's descriptor and destroy the page after it, which is the mark of a mount."""
     geometry = case.geometry
     blocks = geometry.blocks * geometry.pages_per_block // 4
     other = replace(case, chip=(("pages_per_block", 4), ("blocks", blocks), *case.chip))
@@ -247,8 +249,8 @@ def short_blocks(case: Case) -> Case:
 
 
 def tightened(rnd: random.Random, case: Case) -> Case:
-    """The case on a chip of as few blocks as its FTL accepts with these options, or one or two more on each die; in one
-    case of four with paired pages."""
+    """The case on a chip of as few blocks as its FTL accepts with these options, or one or two more per die; one case
+    in four has paired pages."""
     before, geometry = case, case.geometry
     if geometry.pages_per_block % 4 == 0 and geometry.pages_per_block > 4 and rnd.random() < 0.25:
         case = replace(case, chip=(*case.chip, ("paired_pages", 2)))
@@ -263,12 +265,12 @@ def tightened(rnd: random.Random, case: Case) -> Case:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(of(middle)) else (middle, high)
     larger = of(min(geometry.blocks // geometry.dies, high + rnd.choice((0, 0, 1, 2))))
-    return larger if fits(larger) else of(high)  # with some tables it may be that more blocks do not fit
+    return larger if fits(larger) else of(high)  # the tables of more blocks may not fit
 
 
 def random_later(rnd: random.Random, case: Case, *, host: bool = False) -> Case:
-    """The case with options, power-loss protection or the way to sync otherwise from some mount on; those changes that
-    the chip has room for. ``host``: the host dies, to whom a mount without syncs promises nothing."""
+    """The case with options, power-loss protection or the sync mode changed from some mount on, as far as the chip has
+    room. ``host``: the host dies, so the sync mode stays: a mount without syncs promises nothing then."""
     changeable = [option for option in scheme(case.ftl).options if not option.fixed]
     for _ in range(rnd.choice((1, 1, 2, 3))):
         mount = rnd.choice((1, 1, 2, 2, 3, 4))
@@ -287,7 +289,7 @@ def random_later(rnd: random.Random, case: Case, *, host: bool = False) -> Case:
 
 
 def fits_at_each_mount(case: Case) -> bool:
-    """As ``fits``, with what each mount has."""
+    """As ``fits``, with the settings of each mount."""
     try:
         bench = Bench(case)
         try:
@@ -305,9 +307,9 @@ def random_setting(
     rnd: random.Random, ftl: str, preset: str, *, odd: bool = True, aged: bool = False, host: bool = False,
     trims: bool = False,
 ) -> Case:  # fmt: skip
-    """A program on that chip with some choice of options, the scheme's own included, others at later mounts, and of a
-    budget; no cut yet. Without ``odd`` its requests are of whole pages. ``aged``: the chip has to be cleaned. ``host``:
-    the host is going to die. ``trims``: mostly trims, and long."""
+    """A random program on that chip, with random options (also the scheme's own), changes at later mounts, and a DRAM
+    budget; no cut yet. Without ``odd`` its requests are for whole pages. ``aged``: the chip needs cleaning. ``host``:
+    the host will die. ``trims``: a long program, mostly of trims."""
     large = preset in large_for(ftl)
     chip = filled(rnd, ftl, preset) if not large and rnd.random() < 0.15 else ()
     geometry = Case(ftl, "", preset, chip=chip).geometry
@@ -328,7 +330,7 @@ def random_setting(
 def drawn(
     rnd: random.Random, ftl: str, preset: str, geometry: Geometry, odd: bool, aged: bool, trims: bool
 ) -> str:  # fmt: skip
-    """The program of random_setting."""
+    """The program for random_setting."""
     length = rnd.choice((12, 24, 40, 90))
     if preset in PINNED:
         program = pinned_program(rnd, geometry)
@@ -350,7 +352,7 @@ def drawn(
 
 
 def with_room(case: Case) -> Case:
-    """The case without those options that its chip has no room for."""
+    """The case, with options removed one by one until it fits its chip."""
     own = [option.name for option in scheme(case.ftl).options]
     among = ("gc_reserve", *dict.fromkeys((*scheme(case.ftl).tight, *own)))
     left = [name for name in among if name in dict(case.options)]
@@ -361,8 +363,8 @@ def with_room(case: Case) -> Case:
 
 
 def pinned_program(rnd: random.Random, geometry: Geometry) -> str:
-    """A device that was filled; then one page of each translation page's worth of LPAs in turn, and in between a row of
-    pages that one translation page has: blocks in which one page of metadata lives, and stays."""
+    """Fills the device; then writes one page in each translation page's range of LPAs in turn, and in between a row of
+    pages in a single hot range: blocks that keep a single live page of metadata, which stays live."""
     each = geometry.page_bytes // 4
     groups = list(range(0, geometry.lpas, each))
     hot = groups.pop(rnd.randrange(len(groups)))
@@ -379,8 +381,8 @@ def pinned_program(rnd: random.Random, geometry: Geometry) -> str:
 
 
 def budgeted(rnd: random.Random, case: Case) -> Case:
-    """The case with a budget that leaves a few pages to the data cache, or many, or takes from what the cache of the
-    map has by default; without, if it is too small."""
+    """The case with a DRAM budget that leaves the data cache a few pages or many, or that is less than the map's cache
+    takes by default; without one if it is too small."""
     bench = Bench(case)
     tables = sum(packed(bench.ssd).values())
     pages = rnd.choice((1, 3, 9, bench.geometry.lpas))
@@ -394,17 +396,17 @@ def budgeted(rnd: random.Random, case: Case) -> Case:
 
 
 def without_battery(ftl: str) -> dict[str, str]:
-    """The option by which a scheme that keeps its map in a battery keeps none: its recovery scans, as others do."""
+    """The option that turns off a scheme's battery-backed map: its recovery then scans, as others do."""
     return {option.name: "0" for option in scheme(ftl).options if option.name == "battery"}
 
 
 def from_checkpoints(ftl: str) -> dict[str, str]:
-    """As ``without_battery``; and a scheme whose recovery needs no checkpoint has them all the same."""
+    """As ``without_battery``, and turns off the fence: a scheme that needs no checkpoint then recovers from them."""
     return {**without_battery(ftl), **{option.name: "0" for option in scheme(ftl).options if option.name == "fence"}}
 
 
 def fits(case: Case) -> bool:
-    """Whether its options and its budget leave the chip large enough for its FTL."""
+    """Whether the chip is large enough for its FTL with these options and this budget."""
     try:
         Bench(case).release(unused=True)
     except (BindError, UsageError, GeometryError):
@@ -413,7 +415,7 @@ def fits(case: Case) -> bool:
 
 
 def large_for(ftl: str) -> tuple[str, ...]:
-    """The chips of tier wide: those of all schemes, and what this one asks for beside them."""
+    """The chips of tier wide: those for all schemes, and those that this one asks for."""
     return tuple(dict.fromkeys((*LARGE, *scheme(ftl).chips)))
 
 
@@ -429,8 +431,8 @@ def fitting(preset: str) -> tuple[str, ...]:
 
 @lru_cache
 def presets_for(ftl: str, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
-    """Those that the FTL can be bound to; FlashfsError if there is none. One that fits no chip of TINY has those of
-    ROOMY in their place; one that fits a single one has them beside it, where all of TINY is asked for."""
+    """The presets that the FTL can be bound to; FlashfsError if there is none. An FTL that fits no chip of TINY has
+    those of ROOMY instead; one that fits a single one has both, if all of TINY is asked for."""
     found, why = fitting_of(ftl, among)
     tiny = len(fitting_of(ftl, TINY)[0]) if set(among) & set(TINY) else len(TINY)
     if (tiny == 0 and not set(found) & set(TINY)) or (tiny == 1 and set(TINY) <= set(among)):
@@ -442,13 +444,13 @@ def presets_for(ftl: str, among: tuple[str, ...] = TINY) -> tuple[str, ...]:
 
 @lru_cache
 def fitting_of(ftl: str, among: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """Those that it can be bound to, and why it cannot to the last of the others."""
+    """The presets that it can be bound to, and why it does not fit the last of the others."""
     found, why = [], ""
     for preset in among:
         try:
             Bench(Case(ftl, "", preset)).release(unused=True)
         except BindError as error:
-            why = str(error)  # the error itself would keep the chips that it came from, for ever
+            why = str(error)  # the error itself would keep its chips alive in the cache
         else:
             found.append(preset)
     return tuple(found), why

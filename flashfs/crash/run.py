@@ -1,4 +1,4 @@
-"""One case on the bench that it is made for."""
+"""Run a case on the bench that it needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from flashfs.crash.host import HostBench
 
 
 def run_case(case: Case, tell: Tell | None = None) -> Outcome:
-    """Run it to its end; every cut is survived, judged, and the program goes on. Never raises for a device's fault."""
+    """Run it to its end: after each cut the device recovers, is judged, and the program goes on. Never raises for a
+    device's fault."""
     bench = (HostBench if case.on_disk else HurtBench if case.hurts else Bench)(case, tell)
     try:
         return bench.play()

@@ -1,4 +1,4 @@
-"""A failing case made smaller, for as long as it fails in the same way: fewer words, cuts, faults and options."""
+"""Shrinks a failing case while it fails in the same way: fewer words, cuts, faults and options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flashfs.crash.grammar import Step, parse_program
 from flashfs.crash.run import run_case
 from flashfs.errors import FlashfsError
 
-#: hears of each smaller case that still fails
+#: called with each smaller case that still fails
 Tell = Callable[[Case], None]
 
 
@@ -23,16 +23,16 @@ def kind_of(why: str) -> str:
 
 
 def why_of(case: Case) -> str | None:
-    """How it fails; None if it does not, or is no case at all."""
+    """How it fails; None if it does not, or is not a valid case."""
     try:
         failure = run_case(Case.parse(case.line())).failure
-    except FlashfsError:  # the FTL does not take the chip any more, or a word is none
+    except FlashfsError:  # the FTL no longer fits the chip, or a word is invalid
         return None
     return failure.why if failure else None
 
 
 def shrink(case: Case, *, seconds: float = 60.0, tell: Tell = lambda smaller: None) -> Case:
-    """The smallest that was found within so many seconds; the case itself if it does not fail."""
+    """The smallest case found within ``seconds``; the case itself if it does not fail."""
     why = why_of(case)
     if why is None:
         return case
@@ -52,7 +52,7 @@ def shrink(case: Case, *, seconds: float = 60.0, tell: Tell = lambda smaller: No
 
 
 def smaller_than(case: Case) -> Iterator[Case]:
-    """Those that lack something, or have less of it; large steps first."""
+    """Cases that lack something, or have less of it; large steps first."""
     yield from with_fewer_words(case)
     yield from with_less_beside(case)
     yield from with_shorter_words(case)
@@ -60,7 +60,7 @@ def smaller_than(case: Case) -> Iterator[Case]:
 
 
 def with_fewer_words(case: Case) -> Iterator[Case]:
-    """Without a half, a quarter, ... one of its words, from the end on; the first cut as early as those allow."""
+    """Without a half, a quarter, ... one of its words, from the end on; also with the first cut that much earlier."""
     words = case.program.split()
     size = len(words)
     while size:
@@ -76,14 +76,14 @@ def with_fewer_words(case: Case) -> Iterator[Case]:
 
 
 def pages_of(program: str, case: Case) -> int:
-    """Pages that it writes, about."""
+    """About how many pages it writes."""
     page = case.geometry.page_bytes
     steps = [step for step in parse_program(program) if step.operation != "t"]
     return sum(-(-size // page) for step in steps for _, size in step.spans(page))
 
 
 def earlier(case: Case, operations: int) -> Case:
-    """Its first cut so many operations earlier."""
+    """The case with its first cut so many operations earlier."""
     first, *others = case.cuts
     return replace(case, cuts=(replace(first, at=max(1, first.at - operations)), *others))
 
@@ -117,13 +117,13 @@ def with_shorter_words(case: Case) -> Iterator[Case]:
 
 
 def shorter(word: str, step: Step, n: int) -> str:
-    """The word for ``n`` of what it asks for."""
+    """The word with ``n`` as its count."""
     head, _, tail = word.rpartition("+")
     return f"{head}+{n}" + (f"/{step.apart}" if "/" in tail else "")
 
 
 def with_earlier_cuts(case: Case) -> Iterator[Case]:
-    """With a cut that comes some operations earlier."""
+    """With one cut some operations earlier."""
     for i, cut in enumerate(case.cuts):
         for at in dict.fromkeys((1, cut.at // 2, cut.at * 3 // 4, cut.at - 4, cut.at - 1)):
             if 0 < at < cut.at:

@@ -39,9 +39,9 @@ __all__ = ["CROWDED", "TIERS", "TINY", "Tally", "Unit", "presets_for", "random_p
 
 TAIL = 3  #: words that follow most cuts of a sweep
 SCATTERED = 25  #: cases in a unit of tier random
-FILLED = {CROWDED: 900, "tiny-96q": 300, "tiny-100d": 700}  #: operations that it takes to fill a chip, or nearly
+FILLED = {CROWDED: 900, "tiny-96q": 300, "tiny-100d": 700}  #: operations that fill a chip, or nearly
 AIMED = 4  #: deaths of the host that are aimed at one program's syncs
-NEVER = 10**6  #: an operation that no case comes to
+NEVER = 10**6  #: an operation that no case reaches
 
 # --- sweep
 
@@ -58,14 +58,14 @@ def _sweep(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
 
 # --- wide
 
-WIDE_CUTS = 10  #: of a unit, about
+WIDE_CUTS = 10  #: about how many cuts a unit has
 
 
 def wide_base(ftl: str, seed: int, unit: int) -> Case:
     """The program of a unit of tier wide."""
     presets, rnd = presets_for(ftl, large_for(ftl)), random.Random(f"wide {ftl} {seed} {unit}")
     preset = presets[unit % len(presets)]
-    if rnd.random() < 0.2:  # what users make
+    if rnd.random() < 0.2:  # chips as users create them
         kind = rnd.random()
         preset = LARGEST if kind < 0.01 else rnd.choice(SELDOM if kind < 0.1 else CREATED)
         preset = preset if fitting_of(ftl, (preset,))[0] else presets[0]
@@ -89,8 +89,8 @@ def _wide(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
 
 
 def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
-    """The cases of a unit of tier random: up to three lives, now and then a dozen; options, operations that fail; and
-    lives that end in an erase, as often as there are blocks erased in part."""
+    """The cases of a unit of tier random: up to three lives, sometimes 4 to 18; options, operations that fail; and
+    some whose first life ends in an erase, which leaves a block erased in part."""
     rnd = random.Random(f"random {ftl} {seed} {unit}")
     tiny, filled_first = presets_for(ftl), presets_for(ftl, (*TINY, CROWDED, *STRIPED))[len(presets_for(ftl)) :]
     asked = asked_for(ftl)
@@ -113,12 +113,12 @@ def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
 
 
 def has_spare(case: Case) -> bool:
-    """Whether its chip can do with a block less: not the smallest, nor those that the FTL just accepts."""
+    """Whether its chip can lose a block: not the smallest chip, nor one whose geometry was changed."""
     return case.preset != "tiny-8" and not case.chip
 
 
 def soon(rnd: random.Random, mean: float, after: int = 0) -> Cut:
-    """A cut ``mean`` operations behind ``after``, more or less."""
+    """A cut on average ``mean`` operations after operation ``after``, exponentially distributed."""
     return Cut(after + int(rnd.expovariate(1 / mean)) + 1, rnd.choice(SHAPES))
 
 
@@ -129,7 +129,7 @@ def dozen(rnd: random.Random) -> tuple[Cut, ...]:
 
 
 class Erases:
-    """Watches one run, and notes which operations of its first life erase."""
+    """Watches one run, and records which of its operations are erases."""
 
     def __init__(self) -> None:
         self.at: list[int] = []
@@ -139,12 +139,12 @@ class Erases:
             self.at.append(nand.operations + 1)
 
     def before_sync(self, nand: WatchedNand) -> None:
-        """Nothing is erased by it."""
+        """A sync is no erase."""
 
 
 def at_erases(rnd: random.Random, base: Case) -> Case:
-    """The base with a life that ends in one of its erases, and some that end soon after: the block stays as it was
-    left, or is erased again, before or after the next checkpoint."""
+    """The base with a life that ends in one of its erases, and up to four short ones after it: the block stays as it
+    was left, or is erased again, before or after the next checkpoint."""
     bench, seen = Bench(base), Erases()
     bench.nand.watcher = seen
     bench.play()
@@ -154,7 +154,7 @@ def at_erases(rnd: random.Random, base: Case) -> Case:
 
 
 def asked_for(ftl: str) -> tuple[str, ...]:
-    """Chips that the FTL asks for since its structures show on them, and that no tier but wide would take otherwise."""
+    """Chips that the FTL asks for because they exercise its structures, and that only tier wide would use otherwise."""
     drawn = (*presets_for(ftl), *TINY, CROWDED, *STRIPED)
     return tuple(preset for preset in scheme(ftl).chips if preset not in drawn)
 
@@ -176,8 +176,8 @@ def _run_all(cases: Iterator[Case]) -> Tally:
 
 
 def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
-    """The cases of a unit of tier host: up to four lives, each ended by the host's death, at any moment or between two
-    operations that only a sync keeps in order; and some by a sync that fails."""
+    """The cases of a unit of tier host: lives that end with the host's death, at any moment or between two operations
+    whose order only a sync guarantees; some end with a sync that fails."""
     rnd, short = random.Random(f"host {ftl} {seed} {unit}"), random.Random(f"short {ftl} {seed} {unit}")
     presets = presets_for(ftl)
     striped, asked = presets_for(ftl, (*TINY, *STRIPED))[len(presets) :], asked_for(ftl)
@@ -196,7 +196,7 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
 
 
 def at_random(rnd: random.Random, base: Case) -> Case:
-    """Lives of any length. In one of eight a sync fails somewhere."""
+    """Lives of any length. In one case of eight a sync fails somewhere."""
     means = (30, *[12] * rnd.choices((0, 1, 2, 3, rnd.randint(4, 17)), weights=(5, 5, 5, 5, 1))[0])
     lives = [Cut(int(rnd.expovariate(1 / mean)) + 1, _ending(rnd)) for mean in means]
     lives[0] = replace(lives[0], at=lives[0].at + FILLED.get(base.preset, 0))
@@ -205,10 +205,10 @@ def at_random(rnd: random.Random, base: Case) -> Case:
 
 
 def aimed(rnd: random.Random, base: Case) -> Iterator[Case]:
-    """The program is run once to learn between which operations the device syncs, and which of them are erases. Then
-    the host dies behind the last operation before one of those syncs, right after it, or somewhere between it and the
-    one before; or the sync fails; or it dies where an erase reached the disk and nothing did that was before it: of a
-    block that was not empty at the last sync, if there is such an erase, which breaks a rule.
+    """Run the program once to learn between which operations the device syncs, and which of them are erases. Then the
+    host dies after the last operation before one of those syncs, right after the sync, or somewhere between it and the
+    previous one; or the sync fails; or the host dies at an erase (``at_an_erase``). Erases of blocks that held live
+    pages at the last sync, which break a rule, are preferred.
     """
     bench = HostBench(base)
     outcome = bench.play()
@@ -232,8 +232,8 @@ def aimed(rnd: random.Random, base: Case) -> Iterator[Case]:
 
 
 def at_a_sync(rnd: random.Random, number: int, begin: int, end: int) -> tuple[tuple[Cut, str], tuple[int, ...]]:
-    """A life's end and what it leaves, and the sync that fails if there is one: sync ``number`` follows operation
-    ``end``, and the one before followed ``begin``."""
+    """(a life's last operation and what it keeps, the syncs that fail). Sync ``number`` follows operation ``end``, and
+    the sync before it follows operation ``begin``."""
     at = rnd.choices((end, end + 1, rnd.randint(begin + 1, end), NEVER), weights=(45, 12, 33, 10))[0]
     shape = "after" if at == end else _ending(rnd) if at < end else "before"
     keep = _keep(rnd) if at == end + 1 else _keep_since(rnd, min(at, end) - begin)
@@ -241,7 +241,7 @@ def at_a_sync(rnd: random.Random, number: int, begin: int, end: int) -> tuple[tu
 
 
 def at_an_erase(rnd: random.Random, erase: Erase) -> tuple[Cut, str]:
-    """A life's end and what it leaves: of what came since the last sync either the erase is there and nothing that was
+    """A life's last operation and what it keeps of the operations since the last sync: either the erase and nothing
     before it, or everything but the erase."""
     before = erase.at - erase.synced - 1
     marks = "+marks" * (rnd.random() < 0.5)
@@ -251,12 +251,13 @@ def at_an_erase(rnd: random.Random, erase: Erase) -> tuple[Cut, str]:
 
 
 def _ending(rnd: random.Random) -> str:
-    """Half of the deaths leave the operation whole: the host died, the chip did not lose its power."""
+    """The shape of a life's last operation. Half of them are whole: the host died, but the chip kept its power."""
     return "after" if rnd.random() < 0.5 else rnd.choice(SHAPES)
 
 
 def _keep_since(rnd: random.Random, operations: int) -> str:
-    """So many operations since the last sync: their end without their beginning, or all but some in the middle."""
+    """What is kept of so many operations since the last sync: the last ones, the first ones, all but some in the
+    middle, or any choice."""
     first = rnd.randrange(operations + 1)
     kind = rnd.choices(("last", "but", "first", "any"), weights=(40, 30, 10, 20))[0]
     if kind == "any":
@@ -286,7 +287,7 @@ def _host(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
 # --- faults
 
 FAULT_KINDS = ("fail", "silent", "misdirect", "flip", "wear", "eio", "enospc")
-#: what may come together: one of them hides what the other has done
+#: kinds that are combined, because one may hide the effect of the other
 PAIRS = (("misdirect", "flip"), ("silent", "misdirect"), ("silent", "flip"), ("misdirect", "misdirect"),
          ("fail", "misdirect"), ("fail", "fail"), ("wear", "silent"))  # fmt: skip
 SOON = 20  #: operations between the two
@@ -304,7 +305,7 @@ def random_fault(rnd: random.Random, most: int = 120, kind: str = "") -> Fault:
 
 
 def random_faults(rnd: random.Random, most: int) -> tuple[Fault, ...]:
-    """None, one, two that have nothing to do with each other, or two of PAIRS, soon after each other."""
+    """None, one, two independent ones, or a pair of PAIRS, soon after each other."""
     if rnd.random() < 0.75:
         return tuple(random_fault(rnd, most) for _ in range(rnd.choice((0, 1, 1, 1, 2))))
     first, second = (random_fault(rnd, most, kind) for kind in rnd.choice(PAIRS))
@@ -313,27 +314,27 @@ def random_faults(rnd: random.Random, most: int) -> tuple[Fault, ...]:
 
 
 def pages_written(case: Case) -> int:
-    """How many its program writes, trims and copies, about: so many operations it has at least."""
+    """About how many pages its program writes, trims and copies, plus 60: a rough number of its operations."""
     page = case.geometry.page_bytes
     return sum(size // page for step in parse_program(case.program) for _, size in step.spans(page)) + 60
 
 
 def hurt(ftl: str, seed: int, unit: int) -> Iterator[Case]:
-    """The cases of a unit of tier faults: the fault menu and spoilt pages, with power cuts between; now and then on a
-    chip on which more of the scheme's structures show."""
+    """The cases of a unit of tier faults: the fault menu and spoilt pages, with power cuts between; some on a chip that
+    exercises more of the scheme's structures."""
     rnd = random.Random(f"faults {ftl} {seed} {unit}")
     presets = presets_for(ftl, tuple(preset for preset in TINY if preset != "tiny-8"))
     asked = tuple(preset for preset in asked_for(ftl) if preset not in presets)
     for _ in range(SCATTERED):
-        whole = rnd.random() < 0.5  # at any moment of the run, rather than soon
+        whole = rnd.random() < 0.5  # at any moment of the run, rather than early
         spoils = [rnd.choice(SPOILS) for _ in range(rnd.choice((0, 0, 1, 2)))]
         preset = rnd.choice(asked) if asked and rnd.random() < 0.1 else rnd.choice(presets)
         faults = random_faults(rnd, 120)
         spoils = spoils if faults or spoils else [rnd.choice(SPOILS)]
-        # who changes a part of a page that was damaged builds on what nobody knows: whole pages, then
+        # a partial write of a damaged page would build on unknown content: use whole pages then
         damaged = bool(spoils) or any(fault.damaging for fault in faults)
         worn = any(fault.kind == "wear" for fault in faults)
-        aged = (damaged or worn) and rnd.random() < 0.3  # so that what was damaged is moved
+        aged = (damaged or worn) and rnd.random() < 0.3  # so that damaged pages are moved
         trims = not aged and rnd.random() < (0.4 if worn else 0.1)
         base = random_setting(rnd, ftl, preset, odd=not damaged, aged=aged, trims=trims)
         if whole:
@@ -345,7 +346,7 @@ def hurt(ftl: str, seed: int, unit: int) -> Iterator[Case]:
 
 
 def later_on(rnd: random.Random, faults: tuple[Fault, ...], most: int) -> tuple[Fault, ...]:
-    """The faults together, as late as somewhere in a run of so many operations."""
+    """The faults, all shifted by the same random number of operations, at most ``most``."""
     off = rnd.randint(0, most)
     return tuple(fault if fault.kind == "wear" else replace(fault, at=fault.at + off) for fault in faults)
 
@@ -360,7 +361,7 @@ def cuts_beside(rnd: random.Random, faults: tuple[Fault, ...]) -> tuple[Cut, ...
 
 
 def _faults(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
-    """Counted are the cuts, and of a case without one the fault."""
+    """Counts the cuts; a case without a cut counts as one."""
     tally = Tally()
     for case in hurt(ftl, seed, unit):
         outcome = run_case(case)
@@ -374,7 +375,7 @@ def _faults(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One unit: what a worker is given. ``words`` and ``scene`` are for tier every, which counts them out."""
+    """One unit, as a worker gets it. ``words`` and ``scene`` are set for tier every only, which enumerates them."""
 
     tier: str
     ftl: str
@@ -399,7 +400,8 @@ TIERS = ("sweep", "wide", "every", "random", "host", "faults")
 
 
 def units(tier: str, ftl: str, seed: int, bound: int, depth: int = 1, start: int = 0) -> Iterator[Unit]:
-    """From number ``start`` on: without end, but for tier every, where ``bound`` is the programs' length."""
+    """The units from number ``start`` on: without end, except in tier every, where ``bound`` is the most words of a
+    program."""
     if tier != "every":
         for number in itertools.count(start):
             yield Unit(tier, ftl, seed, number, bound, depth)
@@ -411,7 +413,7 @@ def units(tier: str, ftl: str, seed: int, bound: int, depth: int = 1, start: int
 
 
 def units_count(tier: str, ftl: str, bound: int, depth: int = 1) -> int | None:
-    """How many there are, if there is an end."""
+    """The number of units; None if there is no end."""
     if tier != "every":
         return None
     return sum(programs_count(bound, words_for(ftl), scene.own) for scene in scenes(ftl, depth))

@@ -1,3 +1,3 @@
-"""What any device needs, whatever its FTL: contract/ is what a scheme implements, blocks/ what both sides know of
-blocks, device/ the paths of a request, recovery/ what follows a crash, views/ what tools look at. ``flashfs._core`` is
-the door that schemes cimport."""
+"""The device without its FTL. contract/: the interfaces that a scheme implements; blocks/: block states, shared by both
+sides; device/: the paths of a request; recovery/: recovery after a crash; views/: what tools show. Schemes cimport
+``flashfs._core``."""

@@ -1,4 +1,4 @@
-# Memory of the engine's as an array of numpy's.
+# The engine's memory as numpy arrays.
 from libc.stdint cimport uint16_t, uint32_t
 
 

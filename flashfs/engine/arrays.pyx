@@ -1,4 +1,4 @@
-"""Memory of the engine's as an array of numpy's, which shares it: no copy is made, and the memory has to outlast it."""
+"""The engine's memory as numpy arrays. They share it (no copy), so the memory must outlive the array."""
 from libc.stdint cimport uint16_t, uint32_t
 
 import numpy

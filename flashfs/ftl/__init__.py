@@ -1,8 +1,8 @@
-"""The schemes by name: every folder beside this file that has a SCHEME is one. Nothing else knows names.
+"""The registry of schemes: every folder beside this file that defines SCHEME is one. No other module lists names.
 
-A family that shares a folder has a tuple of them there. ``flashfs new-ftl`` makes a folder. Others bring theirs in two
-ways: as an entry point of the group ``flashfs.ftl``, under a name of its own, or as ``package.module:Class`` on the
-command line. Either names a class in Python, or a Scheme of compiled parts.
+A family that shares a folder has a tuple of schemes there. ``flashfs new-ftl`` makes a folder. Schemes of other
+packages come in two ways: as an entry point of the group ``flashfs.ftl``, under a name of its own, or as
+``package.module:Class`` on the command line. Either names a Python class, or a Scheme of compiled parts.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from flashfs.text import bytes_of, meant, shown
 from nandimg import Feature
 
 BYTES = "bytes"  #: unit of an option that takes the suffixes of sizes
-GROUP = "flashfs.ftl"  #: of entry points
-CI_CUTS = 2_560  #: of power, for a scheme that asks for no more; `make campaign` makes a million
-MOST_VALUES = 16  #: of an option, all of which are its edges
-MOST_EDGE = 1024  #: the largest value that is one
-BUFFER_BYTES = 256 * 1024  #: the write buffer unless a scheme or somebody wants another
+GROUP = "flashfs.ftl"  #: the group of entry points
+CI_CUTS = 2_560  #: power cuts for a scheme that sets no ``ci_cuts``; `make campaign` makes a million
+MOST_VALUES = 16  #: an option with at most this many values has all of them as edges
+MOST_EDGE = 1024  #: the largest ``high`` that counts as an edge
+BUFFER_BYTES = 256 * 1024  #: the write buffer, unless the scheme or an option sets another size
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One thing that can be chosen with ``--opt name=value``. ``fixed`` options are part of the format: they are
-    stored when a scheme is bound and cannot be changed after. ``before`` is what a fixed one is on images
-    that were bound when there was no such option. One of ``unit`` BYTES takes suffixes: 100k, 2M, 1G."""
+    """One setting that ``--opt name=value`` chooses. ``fixed`` options are part of the format: they are stored when a
+    scheme is bound and cannot be changed later. ``before`` is the value of a fixed option on images that were bound
+    before the option existed. An option whose ``unit`` is BYTES takes suffixes: 100k, 2M, 1G."""
 
     name: str
     default: int | str
@@ -47,8 +47,8 @@ class Option:
     unit: str = ""
 
     def edges(self) -> tuple[int | str, ...]:
-        """Its values at which what it decides is least, most, off or as usual; not those of millions, which no small
-        chip has room for."""
+        """The values worth testing: all choices or, of a number, the least, the next, the default and the highest,
+        unless that is beyond MOST_EDGE, which no small chip has room for."""
         if self.choices:
             return self.choices
         if self.high <= MOST_VALUES:
@@ -57,7 +57,7 @@ class Option:
         return tuple(dict.fromkeys((self.low, self.low + 1, int(self.default), *most)))
 
     def parse(self, text: Any) -> int | str:
-        """The value that ``text`` names, whatever type it is of; UsageError says what to use."""
+        """The value that ``text`` names (of any type); UsageError says which values are allowed."""
         if self.choices:
             if str(text) not in self.choices:
                 given = f"{self.name}={text!s:.40}{meant(text, self.choices)}"
@@ -65,7 +65,7 @@ class Option:
             return str(text)
         if self.unit == BYTES and isinstance(text, str):
             return self._bytes(text)
-        try:  # a header's JSON may hold anything; only whole numbers and their texts are meant
+        try:  # a header's JSON may hold anything; only whole numbers and their texts are valid
             value = int(text) if isinstance(text, int | str) and not isinstance(text, bool) else self.low - 1
         except ValueError:
             value = self.low - 1
@@ -81,7 +81,7 @@ class Option:
         return int(value)
 
 
-#: what the engine lets anybody choose, whatever the scheme
+#: options of the engine: every scheme has them
 ENGINE_OPTIONS = (
     Option("buffer", -1, "pages of the write buffer; -1: what the scheme wants (most: 256 KiB), less on a tiny chip",
            low=-1, high=1 << 20),
@@ -100,37 +100,37 @@ ENGINE_OPTIONS = (
 class Scheme:
     """A published FTL: which of the four parts it replaces, and how to build it.
 
-    ``saved_bytes(geometry)`` is the most that its mapping's sections take in a checkpoint; ``sections(geometry,
-    options, dram)`` says {section: most bytes} of all its parts instead, if that depends on more (``dram`` is the
-    budget or None), or if its validity is not the engine's bitmap. ``build(ssd, options)`` returns (mapping, validity,
-    placement, cleaning). ``derive(ssd, options)`` returns options that follow from the device and are stored with it,
-    such as a table's size; ``check_new(ssd, options)`` raises BindError where nobody should begin with such options,
-    though images that have them are mounted. ``scheme_oob`` is what it stamps on a page with its default options; if
-    that depends on them, ``oob_for(options)`` says so. The write buffer holds ``buffer_bytes`` unless told otherwise,
-    and is emptied in the order of arrival or, ``buffer_in_order``, of LPAs.
+    ``saved_bytes(geometry)`` is the most that its mapping's sections take in a checkpoint, in bytes. If that depends on
+    more, or if its validity is not the engine's bitmap, ``sections(geometry, options, dram)`` gives {section: most
+    bytes} of all its parts instead (``dram`` is the budget or None). ``build(ssd, options)`` returns (mapping,
+    validity, placement, cleaning). ``derive(ssd, options)`` returns options that follow from the device and are stored,
+    such as a table's size; ``check_new(ssd, options)`` raises BindError for options that no new image may have, though
+    existing images that have them are mounted. ``scheme_oob`` is how many bytes of OOB it stamps on a page with its
+    default options; if that depends on them, ``oob_for(options)`` returns it. The write buffer holds ``buffer_bytes``
+    unless the option ``buffer`` sets it, and is emptied in the order of arrival or, with ``buffer_in_order``, of LPAs.
 
-    ``features`` are what its images have and programs before it did not know, by names "scheme.what": they go into the
-    header when it is bound or upgraded. ``nvram(geometry, options, dram)`` are the regions of NVRAM that it wants,
-    {name: bytes}, with that budget of DRAM or None; they are laid out when it is bound, and found again by
-    ``nand.region(name)``. What is stored there survives the power and the process, but not always the host: no
-    durable byte of it may be overwritten or freed before a sync has made durable what replaced it.
+    ``features`` are what its images have and older programs do not know, by names "scheme.what": they go into the
+    header when it is bound or upgraded. ``nvram(geometry, options, dram)`` are the regions of NVRAM that it uses,
+    {name: bytes}, given that budget of DRAM or None; they are laid out when it is bound, and found later by
+    ``nand.region(name)``. What is stored there survives a power cut and the process, but not always the host: no
+    durable byte of it may be overwritten or freed before a sync has made its replacement durable.
 
     For ``dump``: ``describe_oob(bytes)`` decodes what the scheme stamped on a page,
-    ``describe_translation(number, bytes)`` a translation page of it, ``describe_validity(device, number, bytes)`` a
-    page of its validity store, and ``views`` are its own tables by name, each a
-    function of the open device that returns plain dicts and lists; those of ``numbered`` are a function of the device
-    and a number (None: whichever says most), and come with what is numbered. ``charts(device)``
-    returns what the HTML page draws of it, a dict each; flashfs.ftl.charts makes them. ``origin`` says who brought it.
+    ``describe_translation(number, bytes)`` one of its translation pages, ``describe_validity(device, number, bytes)`` a
+    page of its validity store. ``views`` are its own tables by name, each a function of the open device that returns
+    plain dicts and lists; ``numbered`` are functions of the device and a number (None: the one with most to show), each
+    with the name of what is numbered. ``charts(device)`` returns what the HTML page draws of it, a dict each;
+    flashfs.ftl.charts makes them. ``origin`` names the package that provides it.
 
-    ``events`` are what seldom happens in its structures, and is wrong most easily when it does: how often each did in
-    this life of a device, as a function of its Ssd. A campaign of power cuts says which of them it never met.
+    ``events`` are the rare cases of its structures, where errors hide most easily: how often each occurred since the
+    device was opened, as a function of its Ssd. A campaign of power cuts reports those that it never met.
     ``damage_events`` happen only where a page cannot be read: without such damage they are a failure. ``tight`` are
-    values of options with which its tables have least room, for such a campaign to choose from; ``varied`` those that
-    may change from mount to mount, for a campaign of kills. ``chips`` are presets on which cuts meet more of its
-    structures, beside those that every scheme is cut on.
+    option values that give its tables least room, for such a campaign to choose from; ``varied`` those that may change
+    from mount to mount, for a campaign of kills. ``chips`` are presets on which cuts meet more of its structures, in
+    addition to those that every scheme is cut on.
 
-    ``year`` is its paper's: schemes are listed in that order. ``manual`` is its page, from the root of the project.
-    ``ci_cuts`` is how many power cuts of tier sweep `make test-all` gives it.
+    ``year`` is its paper's: schemes are listed in that order. ``manual`` is its page, relative to the project's root.
+    ``ci_cuts`` is how many power cuts of tier sweep `make test-all` runs on it.
     """
 
     name: str
@@ -163,16 +163,16 @@ class Scheme:
     manual: str = ""
     ci_cuts: int = CI_CUTS
     remaps: bool = False  #: an LPA can be pointed at another's page, and remaps copy nothing
-    by_superblock: bool = False  #: cleaning may open a block on each die at once, and has to have them in reserve
+    by_superblock: bool = False  #: cleaning may open a block on each die at once, so the reserve must cover them
     features: tuple[Feature, ...] = ()
     nvram: Callable[[Any, dict[str, Any], int | None], dict[str, int]] = field(
         default=lambda geometry, options, dram: {}
     )
     origin: str = "flashfs"
-    interpreted: bool = False  # its requests need the interpreter anyway
+    interpreted: bool = False  # its requests run Python code
 
     def checkpoint_sections(self, geometry: Any, options: dict[str, Any], dram: int | None = None) -> dict[str, int]:
-        """{section: most bytes} of what its parts have saved in a checkpoint. The engine adds the block pool."""
+        """{section: most bytes} of what its parts save in a checkpoint. The engine adds the block pool."""
         if self.sections is not None:
             return self.sections(geometry, options, dram)
         return {"mapping": self.saved_bytes(geometry), **PageBitmap.section_bytes(geometry)}
@@ -194,13 +194,13 @@ class Scheme:
 
 
 SCHEMES: dict[str, Scheme] = {}
-ROOMS: dict[str, str] = {}  #: the folder of each
+ROOMS: dict[str, str] = {}  #: the folder of each scheme
 BROKEN: dict[str, str] = {}  #: folders whose scheme cannot be imported, and why
 
 
 def _discover() -> None:
-    """Fill SCHEMES and ROOMS. A folder that cannot be imported is noted in BROKEN, and stops no other scheme; a test
-    asks that there is none."""
+    """Fill SCHEMES and ROOMS. A folder that cannot be imported is noted in BROKEN and does not affect other schemes; a
+    test asserts that there is none."""
     found: list[tuple[Scheme, str]] = []
     for room in (module.name for module in iter_modules(__path__) if module.ispkg):
         try:
@@ -218,7 +218,7 @@ def _discover() -> None:
 
 
 def _where(error: BaseException, room: str) -> str:
-    """An error with the line of that folder which raised it, in one line; what was not compiled says so."""
+    """The error in one line, with the line of that folder which raised it; says so if the folder is not compiled."""
     text = " ".join(str(error).split())
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}: {error.msg}"
@@ -233,18 +233,18 @@ _discover()
 
 @cache
 def installed() -> dict[str, EntryPoint]:
-    """The entry points of other packages by name; nothing is imported. None takes the name of one of ours."""
+    """The entry points of other packages by name; nothing is imported. The names of SCHEMES are left out."""
     return {point.name: point for point in entry_points(group=GROUP) if point.name not in SCHEMES}
 
 
 def is_registered(name: str) -> bool:
-    """Whether the name is one of ours or of an installed package: it may be used whoever says it, an image too."""
+    """Whether the name is flashfs's own or of an installed package: such a name is safe to use even from an image."""
     return name in SCHEMES or name in BROKEN or name in installed()
 
 
 def listed(text: str) -> list[str]:
-    """The names of a list with commas between them, ``all`` for each that flashfs has; UsageError for none, and for one
-    that is there twice."""
+    """The names of a comma-separated list; ``all`` stands for every scheme of flashfs. UsageError for an empty list or
+    a name that occurs twice."""
     some = (SCHEMES if name.lower() == "all" else (name,) for name in text.split(",") if name)
     names = [name for part in some for name in part]
     if not names or len(set(names)) < len(names):
@@ -253,9 +253,9 @@ def listed(text: str) -> list[str]:
 
 
 def scheme(name: str) -> Scheme:
-    """The scheme of that name: one of ours, an installed one, or the class that ``package.module:Class`` names.
-    UsageError says what is wrong with the name, or with what it names. Imports it: a name that is not registered and
-    comes from an image is the image's to choose, and to be asked about first."""
+    """The scheme of that name: flashfs's own, an installed one, or the class that ``package.module:Class`` names.
+    UsageError says what is wrong with the name, or with what it names. Imports the class: if an image brings a name
+    that is not registered, the caller must ask the user first."""
     if name in SCHEMES:
         return SCHEMES[name]
     if name in BROKEN:
@@ -274,7 +274,7 @@ def scheme(name: str) -> Scheme:
 
 
 def _installed(point: EntryPoint) -> Scheme:
-    """The scheme of an entry point. A broken one is told by its name."""
+    """The scheme of an entry point. UsageError names the entry point and its package if it is broken."""
     from flashfs.ftl import python
 
     package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value

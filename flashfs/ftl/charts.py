@@ -1,8 +1,8 @@
-"""What a scheme can have drawn of itself on the HTML page of ``flashfs dump --html``: plain dicts, one a chart.
+"""Charts of a scheme for the HTML page of ``flashfs dump --html``: plain dicts, one a chart.
 
-``facts`` are figures with their names, ``bars`` and ``counted`` histograms, ``lines`` lines and the points that they
-are meant to meet, ``cells`` a map with a cell for each thing that there is, ``picture`` and ``runs`` what can be seen
-of any map. The page knows these kinds, and no scheme.
+``facts`` are named figures, ``bars`` and ``counted`` histograms, ``lines`` lines with the points that they should
+meet, ``cells`` a map with a cell for each item, ``picture`` and ``runs`` charts that any map has. The page knows these
+kinds of chart, but no scheme.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from flashfs.engine.views.block_map import Mapped
 PICTURE = (256, 128)  #: columns and rows of the picture of a map
 CELLS_MOST = 32_768
 NO_PAGE = 2**32 - 1  #: in an array of places: nowhere
-AT_ONCE = 1 << 20  #: LPAs that are counted at a time: arrays of more would take as much as the map again
+AT_ONCE = 1 << 20  #: LPAs counted at a time: larger arrays would need as much memory as the map itself
 
 
 def facts(figures: dict[str, Any]) -> dict[str, Any]:
-    """Figures by name; what is no number or text is left out."""
+    """Figures by name; values other than None, numbers and texts are left out."""
     plain = {name: value for name, value in figures.items() if value is None or isinstance(value, int | float | str)}
     return {"chart": "facts", "facts": plain}
 
 
 def bars(title: str, x: str, y: str, found: Sequence[list[Any]], about: str = "") -> dict[str, Any]:
-    """Counts ``[label, n]``, in the order in which they are to stand."""
+    """Counts ``[label, n]``, drawn in this order."""
     return {"chart": "bars", "title": title, "x": x, "y": y, "about": about, "bars": list(found)}
 
 
 def counted(title: str, x: str, y: str, values: Sequence[int], about: str = "", most: int = 32) -> dict[str, Any]:
-    """How often each of the values, whole numbers from 0 on, occurs: ranges of them where there are more than
-    ``most``."""
+    """How often each of the values (whole numbers from 0 on) occurs; they are grouped into ranges if there are more
+    than ``most``."""
     step = -(-(max(values, default=0) + 1) // most)
     counts = np.bincount(np.asarray(values, np.int64) // step)
     names = [f"{index * step}" if step == 1 else f"{index * step} to {index * step + step - 1}"
@@ -46,8 +46,8 @@ def cells(
     total: int | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """A map with a cell for each ``item``. A field has a "name", "values" (a number or None each) and perhaps "unit"
-    and "top", its greatest possible value; a view has a "label" and the "field" that colours it. What is beyond
-    CELLS_MOST is not drawn, and need not be there: ``total`` says how many there are then."""
+    and "top", its greatest possible value; a view has a "label" and the "field" that colours it. Items beyond
+    CELLS_MOST are not drawn, so their values may be missing: ``total`` then gives their number."""
     total = len(fields[0]["values"]) if total is None else total
     shown = [{**field, "values": field["values"][:CELLS_MOST]} for field in fields]
     if total > CELLS_MOST:
@@ -87,7 +87,7 @@ def picture(device: Any, where: Mapped) -> dict[str, Any]:
 def runs(device: Any, where: Mapped) -> dict[str, Any]:
     """How long the stretches of LPAs are that lie side by side in flash: by powers of two, in pages of the map."""
     lpas, ppas, per_block = where.lpas, where.ppas, device.ssd.nand.pages_per_block
-    starts = np.ones(len(where) + 1, bool)  # a run begins there; and behind the last one
+    starts = np.ones(len(where) + 1, bool)  # a run begins there; the last place is the end of the last run
     for at in range(0, len(where) - 1, AT_ONCE):
         part = slice(at, at + AT_ONCE + 1)
         parts = (np.diff(lpas[part]) != 1) | (ppas[part][1:] != ppas[part][:-1] + np.uint32(1))

@@ -1,8 +1,8 @@
-"""FTLs that somebody gave as a class instead of naming one: each has a name from then on, in this process and in those
-that it starts.
+"""FTLs given as a class instead of a name: each gets a name for the rest of this process, and of those that it
+starts.
 
-A class of a notebook is in no file that another process could import, so it travels by value, pickled with
-cloudpickle; one that can be imported travels by its name.
+A class of a notebook is in no file that another process could import, so it is sent by value, pickled with
+cloudpickle; one that can be imported is sent by its name.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 
 from flashfs.errors import FlashfsError, UsageError, one_line
 
-NAME_BYTES = 28  #: what the header of an image has for the name of its FTL
-CLASSES: dict[str, type] = {}  #: by name; the newest of a name, as when a notebook's cell is run again
+NAME_BYTES = 28  #: room for the name of the FTL in the header of an image
+CLASSES: dict[str, type] = {}  #: by name; a name has its newest class, as when a notebook's cell is run again
 _RECEIVED: dict[str, bytes] = {}
 
 
 def name_of(ftl: str | type, *, stored: bool = False) -> str:
-    """The name of an FTL that is given as a name already, or as a class: ``module:Class``. A class whose name is too
-    long for a header gets a shorter one, unless that is ``stored`` in an image, where it has to find the class again.
+    """The name of an FTL that is given as a name or as a class: ``module:Class``. A class whose name is too long for a
+    header gets a shorter one, unless the name is ``stored`` in an image, where it must find the class again.
     """
     if not isinstance(ftl, type):
         if not isinstance(ftl, str):
@@ -51,7 +51,7 @@ def packed(names: Iterable[str]) -> dict[str, bytes]:
 
             try:
                 out[name] = cloudpickle.dumps(CLASSES[name])
-            except Exception as error:  # whatever the class refers to may refuse to be pickled, in its own way
+            except Exception as error:  # an object that the class refers to may raise anything when pickled
                 raise UsageError(f"FTL {name}: it cannot be sent to another process: {one_line(error)[0]}") from error
     return out
 
@@ -70,7 +70,7 @@ def unpack(classes: Mapping[str, bytes]) -> None:
 
 
 def code(name: str) -> bytes:
-    """What the class of that name is made of: the file that it is in, or else the sources of its methods."""
+    """Bytes that change with the class of that name: its file, or a digest of its methods' sources and constants."""
     cls = CLASSES[name]
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     if file is not None:

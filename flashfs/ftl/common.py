@@ -9,8 +9,8 @@ from flashfs.ftl import Option
 from flashfs.parts.defaults.defaults import Streams
 from flashfs.parts.superblocks.superblocks import Superblocks
 
-FEW_BLOCKS = 64  #: of a chip whose reserve for cleaning is a large part of it
-BLOCKS_A_STREAM = 16  #: spare ones for each that a stream has open
+FEW_BLOCKS = 64  #: blocks; on a smaller chip the reserve for cleaning is a large part
+BLOCKS_A_STREAM = 16  #: spare blocks for each block that a stream has open
 STRIPE = Option("stripe", 4, "pages programmed on one die before a stream turns to the next", low=1, high=1 << 14)
 
 MAP_DIES = Option(
@@ -32,12 +32,12 @@ def spare_blocks(ssd: Any) -> int:
 
 
 def require_pairs(ssd: Any, who: str) -> None:
-    """RoomError if a chip of paired pages is too small to be bound to a scheme. Each sync fills the groups of pages
-    that were begun, one in each open block, with pages that hold nothing: cleaning has to gain more than that. It
-    cleans several blocks between two syncs, and half a group of dead pages in each block, on average, is enough.
+    """RoomError if a chip of paired pages is too small to be bound to a scheme. Each sync pads the groups of pages that
+    were begun, one in each open block, with empty pages: cleaning must gain more than that. It cleans several blocks
+    between two syncs, and half a group of dead pages in each block, on average, is enough.
 
-    Asked when an image is bound: one that has been in use is not refused. A chip of few blocks has so large a part of
-    them in reserve that this is enough."""
+    Checked when an image is bound: an image in use is not refused. On a chip of fewer than FEW_BLOCKS blocks the
+    reserve for cleaning is large enough."""
     group = 2 * ssd.nand.paired_pages
     if group == 0 or ssd.nand.blocks < FEW_BLOCKS:
         return
@@ -52,8 +52,8 @@ def require_pairs(ssd: Any, who: str) -> None:
 
 
 def streams_for(ssd: Any, options: dict[str, Any], who: str, *, by_block: bool = False, pads: bool = False) -> Streams:
-    """Append streams as wide as the spare blocks allow: an open block on each die if there are plenty, else fewer. Or,
-    ``by_block``, one that fills a block at a time, each on the next die, and with ``pads`` leaves none half filled.
+    """Append streams as wide as the spare blocks allow: an open block on each die if there are plenty, else fewer. With
+    ``by_block``, one that fills a block at a time, each on the next die; ``pads`` then leaves no block half filled.
 
     RoomError if the chip is too small for even one open block per stream: the closed blocks must be able to hold
     every logical page and one dead one, or cleaning could run dry.
@@ -66,16 +66,16 @@ def streams_for(ssd: Any, options: dict[str, Any], who: str, *, by_block: bool =
 
 
 def spread_map(ssd: Any, options: dict[str, Any], placement: Streams) -> None:
-    """As many open blocks for translation pages as ``map_dies`` asks, and what is spare allows when the blocks that
-    those pages fill are known."""
+    """Open ``map_dies`` blocks for translation pages, or as many as are spare now that the blocks that those pages fill
+    are known."""
     width = min(options["map_dies"] or ssd.nand.dies, ssd.nand.dies, spare_blocks(ssd) // BLOCKS_A_STREAM)
     if width > 1:
         placement.spread_map(width)
 
 
 def superblocks_for(ssd: Any, options: dict[str, Any], who: str, stripe: int = 1) -> Superblocks:
-    """Streams that fill a superblock each, ``stripe`` pages on a die at a time. RoomError if the chip is too small for
-    one that is open for the host, one for cleaning, and another in reserve, beside all pages and the metadata."""
+    """Streams that fill a superblock each, ``stripe`` pages on a die at a time. RoomError if the chip has no room for a
+    superblock open for the host, one for cleaning and one in reserve, beside all pages and the metadata."""
     dies = ssd.nand.dies
     spare_for(ssd, options, who, 2 * dies, dies)
     ssd.reserve_for(dies)
@@ -83,8 +83,8 @@ def superblocks_for(ssd: Any, options: dict[str, Any], who: str, stripe: int = 1
 
 
 def spare_for(ssd: Any, options: dict[str, Any], who: str, open_blocks: int, reserve_least: int) -> int:
-    """Good blocks beyond those that all logical pages and the metadata take; RoomError if those that are open and the
-    reserve for cleaning do not fit them."""
+    """Good blocks beyond those that all logical pages and the metadata take; RoomError if the open blocks and the
+    reserve for cleaning do not fit into them."""
     good = good_blocks(ssd)
     meta = ssd.meta.checkpoint_blocks + ssd.meta_floor
     data = -(-(ssd.lpas + 1) // ssd.nand.pages_per_block) + ssd.part_blocks

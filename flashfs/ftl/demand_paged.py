@@ -1,7 +1,7 @@
-"""What every scheme with a cache of entries over translation pages has in Python: options, sizing, what ``dump`` shows.
+"""The Python side of every scheme that caches entries of translation pages: options, sizing, what ``dump`` shows.
 
-The compiled parts are flashfs.parts.paged.demand_map and, of those with DFTL's cache, flashfs.parts.paged.cached_map;
-docs/ftl/dftl.md says how they work.
+The compiled parts are flashfs.parts.paged.demand_map and, for schemes with DFTL's cache,
+flashfs.parts.paged.cached_map; docs/ftl/dftl.md says how they work.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from flashfs.parts.superblocks.metadata_aside_gc import MetadataAsideGc
 
 PREFETCHING = ("both", "request", "selective", "none")  #: what a miss loads beside its entry (tpftl_map.pyx)
 NO_PAGE = 2**32 - 1  #: in a translation page: nothing is mapped
-WHOLE = 1  #: what the chip says of a page that can be read
-SHARE = 32  #: unless told otherwise, one entry in so many is cached,
-LEAST = 64  #: and so many at least
+WHOLE = 1  #: the chip's status of a page that can be read
+SHARE = 32  #: by default one entry in so many is cached,
+LEAST = 64  #: and at least so many entries
 
 CMT_BYTES = Option("cmt_bytes", 0, f"bytes of the cached mapping table, {ENTRY_BYTES} per entry; 0: what --dram "
                    f"leaves, or an entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40,
@@ -49,8 +49,8 @@ CLEANING = Option("cleaning", "greedy", "greedy: the block with the fewest live 
 
 
 def cleaning_for(ssd: Any, options: dict[str, Any], pages: Sequence[int], *stores: Any) -> Any:
-    """The cleaning that these options ask for; so many pages of metadata each of ``stores`` may have at a time, what
-    the last checkpoint stands on among them."""
+    """The cleaning that these options choose. ``pages``: how many pages of metadata each of ``stores`` may have at a
+    time, including those that the last checkpoint needs."""
     if options.get("cleaning", "aside") == "greedy":
         return Greedy(ssd)
     needed = sum(-(-some // ssd.nand.pages_per_block) for some in pages)
@@ -58,19 +58,19 @@ def cleaning_for(ssd: Any, options: dict[str, Any], pages: Sequence[int], *store
 
 
 def slots_for(lpas: int, options: dict[str, Any]) -> int:
-    """Of the CMT, unless --dram gives it more."""
+    """Slots of the CMT, unless --dram gives it more."""
     slots: int = options["cmt_bytes"] // ENTRY_BYTES
     return slots or max(LEAST, lpas // SHARE)
 
 
 def cache_bytes_for(lpas: int, options: dict[str, Any]) -> int:
-    """The same in bytes, for a cache of another shape."""
+    """The size of the cache in bytes, for a cache of another shape."""
     return int(options["cmt_bytes"]) or slots_for(lpas, options) * ENTRY_BYTES
 
 
 def kept_slots(geometry: Any, options: dict[str, Any], dram: int | None) -> int:
-    """That a battery's region has room for: the cache that these options ask for, or that ``dram`` may make of it. The
-    other tables take their part of that, so the cache comes out somewhat smaller."""
+    """Slots that a battery's region has room for: the cache that these options ask for, or the largest that ``dram``
+    allows. The other tables take their part of ``dram``, so the cache itself is somewhat smaller."""
     slots = slots_for(geometry.lpas, options)
     if dram is not None and not options["cmt_bytes"]:
         slots = max(slots, min(geometry.lpas, dram // ENTRY_BYTES))
@@ -78,7 +78,7 @@ def kept_slots(geometry: Any, options: dict[str, Any], dram: int | None) -> int:
 
 
 def battery_says(device: Any) -> dict[str, str]:
-    """What the battery does, and why it does not if it does not."""
+    """What the battery does, or why it does nothing."""
     saved = device.ssd.mapping.saved
     return {"battery": saved.says() if saved is not None else "none: bound without"}
 
@@ -89,8 +89,8 @@ FROM_BATTERY: dict[str, Callable[[Any], int]] = {
 
 
 def require_room(ssd: Any, pages: int, who: str) -> None:
-    """RoomError if the chip has no room for the translation pages, each of which may be there twice: what the last
-    checkpoint stands on lives until the next. Cleaning writes a block's pages, and as many translation pages."""
+    """RoomError if the chip has no room for two versions of each translation page: what the last checkpoint needs lives
+    until the next one. Cleaning writes a block's pages, and as many translation pages."""
     ssd.reserve_for(3)
     need = -(-2 * pages // ssd.nand.pages_per_block) + 1
     spare = spare_blocks(ssd)
@@ -120,21 +120,21 @@ def describe_words(number: int, raw: bytes) -> dict[str, Any]:
 
 
 def plant(mapping: Any, options: dict[str, Any]) -> int:
-    """The mapping finds its translation pages through a tree in flash, with these options; pages that it may have."""
+    """Have the mapping find its translation pages through a tree in flash; returns how many pages that may have."""
     fanout = fanout_for(4 * mapping.per_page, options["fanout"])
     pages: int = plant_tree(mapping, max(2, fanout), options["nodes"])
     return pages
 
 
 def tree_mapping_sections(geometry: Any, options: dict[str, Any]) -> dict[str, int]:
-    """{section: most bytes} that a checkpoint has of such a mapping."""
+    """{section: most bytes} of such a mapping in a checkpoint."""
     fanout = max(2, fanout_for(geometry.page_bytes, options["fanout"]))
     leaves = pages_of(geometry.lpas, geometry.page_bytes)
     return {**tree_sections(leaves, fanout), "mapped": 8, "newer": newer_bytes(geometry.lpas, geometry.page_bytes)}
 
 
 def tree_words(geometry: Any, lpas: int, options: dict[str, Any]) -> tuple[int, int]:
-    """What a battery keeps of such a mapping's directory: entries of the root, places for pointers."""
+    """What a battery keeps of such a mapping's directory: (entries of the root, places for pointers)."""
     fanout = max(2, fanout_for(geometry.page_bytes, options["fanout"]))
     found: tuple[int, int] = tree_kept(pages_of(lpas, geometry.page_bytes), fanout, geometry.pages_per_block)
     return found
@@ -147,24 +147,24 @@ def tree(device: Any) -> list[dict[str, Any]]:
 
 
 def gtd(device: Any) -> list[dict[str, Any]]:
-    """The directory of translation pages: each that there is, and where."""
+    """The directory of translation pages: each that exists, and its PPA."""
     return list(device.ssd.mapping.directory.entries())
 
 
 def cmt(device: Any) -> list[dict[str, Any]]:
-    """The cached mapping table, what leaves next first."""
+    """The cached mapping table, the next entry to be evicted first."""
     return list(device.ssd.mapping.cmt.entries())
 
 
 def nodes(device: Any) -> list[dict[str, Any]]:
-    """The nodes of a cache that has such, the coldest first: entries, how many are dirty, and the look-up that they
-    were used at, on average."""
+    """The nodes of a cache that has nodes, the coldest first: entries, how many are dirty, and the number of the
+    look-up that last used them, on average."""
     return list(device.ssd.mapping.cmt.nodes())
 
 
 def newer(device: Any) -> list[dict[str, Any]]:
-    """What is in DRAM and newer than the translation pages, by LPA: dirty entries of the cache, and those that a
-    recovery found or cleaning changed and that wait to be written ("waits")."""
+    """What is in DRAM and newer than the translation pages, by LPA: dirty entries of the cache ("cache"), and entries
+    that a recovery found or cleaning changed and that wait to be written ("waits")."""
     mapping = device.ssd.mapping
     found = {lpa: (ppa, "waits") for lpa, ppa in mapping.pending.entries()}
     lpas, ppas = (array.tolist() for array in mapping.dirty_entries())
@@ -178,8 +178,8 @@ def newer(device: Any) -> list[dict[str, Any]]:
 
 
 def translation(device: Any, page: int | None) -> dict[str, Any]:
-    """A translation page: where it is, and each entry that it has or that DRAM has a newer one of; without a number the
-    one with most of the latter."""
+    """A translation page: its PPA, and each entry that it has or that DRAM has a newer version of. Without a number,
+    the page with the most newer entries."""
     per_page = device.ssd.mapping.per_page
     since = newer(device)
     if page is None:
@@ -207,7 +207,7 @@ def translation(device: Any, page: int | None) -> dict[str, Any]:
 
 
 def mapped_lpas(device: Any) -> int:
-    """LPAs that hold something: the live pages, or, where some may be superseded, those that the map names."""
+    """How many LPAs are mapped: counts live pages or, where some of those may be superseded, the map's entries."""
     if device.ssd.validity.late:
         return len(block_map.mapped(device.ssd))
     return int(block_map.block_map(device.ssd)["valid"].sum()) - len(device.ssd.owned_pages())
@@ -240,7 +240,7 @@ def drawn(device: Any) -> list[dict[str, Any]]:
 
 
 def translation_pages(device: Any) -> dict[str, Any]:
-    """The translation pages as a map: where each is, and what DRAM has of it."""
+    """The translation pages as a map: the PPA of each, and how many of its entries are in DRAM."""
     ssd, per_page = device.ssd, device.ssd.mapping.per_page
     total = -(-ssd.lpas // per_page)
     pages = min(total, charts.CELLS_MOST)
@@ -268,8 +268,8 @@ def translation_pages(device: Any) -> dict[str, Any]:
 
 
 def built(ssd: Any, options: dict[str, Any], who: str, mapping: Any) -> tuple[Any, Any, Any, Any]:
-    """The four parts of a scheme that brings its cache alone: translation pages and validity as DFTL without a
-    battery."""
+    """The four parts of a scheme that replaces the cache alone: translation pages and validity are those of DFTL
+    without a battery."""
     placement = streams_for(ssd, options, who)
     pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
     require_room(ssd, pages, who)
@@ -296,10 +296,10 @@ def demand_scheme(
     damage_events: Mapping[str, Callable[[Any], int]] | None = None,
     pictures: Callable[[Any], list[dict[str, Any]]] | None = None, **own: Any,
 ) -> Scheme:
-    """The scheme of a demand-paged map. What ``own`` does not say is as DFTL has it: a map alone is replaced, which
-    stamps nothing and keeps its directory and its newer entries in a checkpoint. ``figures`` are those of the view
-    `map`, ``views``, ``numbered``, ``events`` and ``damage_events`` come to what each such scheme has, and ``pictures``
-    to its charts. With a ``battery`` the scheme says of it what it does."""
+    """The scheme of a demand-paged map. Fields missing in ``own`` are as in DFTL: only the mapping is replaced, nothing
+    is stamped on pages, and a checkpoint has the directory and the newer entries. ``figures`` replaces the view `map`;
+    ``views``, ``numbered``, ``events`` and ``damage_events`` are added to those of every such scheme, ``pictures`` to
+    its charts. With a ``battery``, view `map` also says what that does."""
 
     def of_map(device: Any) -> dict[str, Any]:
         """The mapping in figures."""

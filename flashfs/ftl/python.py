@@ -1,7 +1,7 @@
-"""FTLs written in Python: what a class must and may have, and the Scheme that is made of one.
+"""FTLs written in Python: what a class must have and may have, and the Scheme made from it.
 
-docs/python-ftl.md explains it with examples. Plug-ins need to import nothing from here; those that want an Option, or
-the types for their own checks, find them in ``flashfs.plugin``.
+docs/python-ftl.md explains it with examples. Plug-ins need to import nothing from here; Option, and the types for their
+own checks, are in ``flashfs.plugin``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ VERIFY = Option("verify", 1, "hold every answer of the FTL against what flash sa
 REBUILD = Option("rebuild", 0, "make the map anew from flash, instead of loading what the FTL saved", high=1)
 
 REQUIRED = ("lookup", "bind", "unbind")
-#: methods that come together or not at all
+#: (method, method that it needs)
 PAIRS = (
     ("sharers", "copied"), ("copied", "sharers"), ("copied", "remap"), ("sharers", "moved"), ("sharers", "save"),
     ("save", "load"), ("load", "save"), ("stamp", "oob_bytes"), ("recovered", "stamp"), ("after_miss", "save"),
     ("live", "dead"), ("dead", "live"), ("is_live", "live"), ("attach", "place"), ("closed", "place"),
     ("late", "live"),
 )  # fmt: skip
-#: part -> the method whose presence says that the class brings its own
+#: part -> the method whose presence means that the class replaces that part
 PARTS = {"validity": "live", "placement": "place", "cleaning": "victim"}
 
 
@@ -43,18 +43,18 @@ class Ftl(Protocol):
     """What a class must have. Its constructor takes the Chip, and a new object is an empty map."""
 
     def lookup(self, lpa: int) -> int | None:
-        """Where ``lpa`` is: its PPA, or None if it is nowhere."""
+        """The PPA of ``lpa``, or None if it is unmapped."""
 
     def bind(self, lpa: int, ppa: int) -> None:
-        """From now on ``lpa`` is at ``ppa``, wherever it was before. The page is in flash already."""
+        """Map ``lpa`` to ``ppa``, wherever it was before. The page is already in flash."""
 
     def unbind(self, lpa: int) -> None:
-        """``lpa``, which was bound, is nowhere from now on."""
+        """Unmap ``lpa``, which was bound."""
 
 
 class Saves(Protocol):
-    """For an FTL that knows a smaller form of its map than 4 bytes an LPA. ``save_bytes(lpas)`` is a static method:
-    the most that ``save`` ever returns (4 * lpas if there is none). ``load`` is called on a new object."""
+    """For an FTL that can save its map in less than 4 bytes an LPA. ``save_bytes(lpas)`` is a static method: the most
+    bytes that ``save`` ever returns (4 * lpas if it is missing). ``load`` is called on a new object."""
 
     def save(self) -> bytes: ...
 
@@ -62,7 +62,7 @@ class Saves(Protocol):
 
 
 class Stamps(Protocol):
-    """For an FTL that keeps something in the OOB of each page: ``oob_bytes`` of it, which it gets back at recovery."""
+    """For an FTL that stores ``oob_bytes`` bytes in the OOB of each page, and gets them back at recovery."""
 
     oob_bytes: int
 
@@ -72,15 +72,15 @@ class Stamps(Protocol):
 
 
 class Guesses(Protocol):
-    """For an FTL whose lookup may be wrong: where to look when ``ppa`` turned out to hold another LPA; None when it
-    knows no other place. None of lookup is never a guess. Needs save and load."""
+    """For an FTL whose lookup may be wrong: the next PPA to try when ``ppa`` turned out to hold another LPA; None if
+    there is no other. None of lookup is never a guess. Needs save and load."""
 
     def after_miss(self, lpa: int, ppa: int) -> int | None: ...
 
 
 class Validates(Protocol):
-    """For an FTL with its own store of live pages. It is told of each that comes to life or dies. ``late = True``: of a
-    page that died, it may go on saying that it lives."""
+    """For an FTL with its own store of live pages. Each page that comes to life or dies is reported to it. With
+    ``late = True`` it may still call a page live after that has died."""
 
     def live(self, ppa: int) -> None: ...
 
@@ -90,27 +90,27 @@ class Validates(Protocol):
 
 
 class Places(Protocol):
-    """For an FTL that decides where pages go. ``host_blocks`` and ``gc_blocks`` (1 and 1, unless it says otherwise)
-    are how many blocks it keeps open at once for each stream."""
+    """For an FTL that decides where pages go. ``host_blocks`` and ``gc_blocks`` (default 1 each) are how many blocks it
+    keeps open at once for each stream."""
 
     host_blocks: int
     gc_blocks: int
 
     def place(self, stream: str, lpas: list[int]) -> int | tuple[int, int]:
-        """The open block for the first of these pages, or (block, for how many of them). ``stream`` is "host" or
+        """The open block for the first of these pages, or (block, how many of them). ``stream`` is "host" or
         "gc". ``chip.room(block)`` is 0 once a block is full; ``chip.open_block()`` gives a fresh one."""
 
     def closed(self, block: int) -> None:
         """Optional: a block is full, or failed."""
 
     def attach(self, blocks: dict[int, str]) -> Iterable[int]:
-        """Optional: the blocks that were open at a clean unmount, and for which stream; returns those that it goes on
-        filling."""
+        """Optional: the blocks that were open at a clean unmount, with their streams; returns those that it continues
+        to fill."""
 
 
 class Cleans(Protocol):
     """For an FTL that chooses what to clean: one of ``chip.closed_blocks()`` with a dead page in it; or a list of up to
-    ``group_blocks`` of them (1, unless it says otherwise), which are moved together, sorted by LPA."""
+    ``group_blocks`` of them (default 1), which are moved together, sorted by LPA."""
 
     group_blocks: int
 
@@ -118,43 +118,43 @@ class Cleans(Protocol):
 
 
 class Shares(Protocol):
-    """For an FTL that may have several LPAs at one page. How they come to be there is its own affair (a ``remap``, told
-    through ``mapping.share``); that a page outlives the LPA in its OOB is the engine's. Needs save and load."""
+    """For an FTL that may map several LPAs to one page. The FTL creates the sharing itself (a ``remap``, reported
+    through ``mapping.share``); the engine keeps a page that outlives the LPA in its OOB. Needs save and load."""
 
     def remap(self, lpa: int, source: int) -> None:
-        """``lpa``, which was nowhere, is where ``source`` is."""
+        """Map ``lpa``, which was unmapped, to the page of ``source``."""
 
     def sharers(self, ppa: int) -> list[int]:
-        """The LPAs that are at this page now: one, or none, of a page that is not shared."""
+        """The LPAs that map to this page now: one, or none, if the page is not shared."""
 
     def moved(self, old: int, new: int) -> None:
-        """Cleaning carried a page: all who are at ``old`` are at ``new`` now."""
+        """Cleaning moved a page: all LPAs at ``old`` are at ``new`` now."""
 
     def copied(self, lpa: int, seq: int, ppa: int) -> tuple[int, bool] | None:
-        """A recovery found the page that is named ``lpa`` and ``seq`` (``chip.name_of``) at ``ppa``: if it is one that
-        LPAs share or shared, all of them are there from now on. Returns where it was, and whether ``lpa`` itself is at
-        it; None if it was never shared. Another page may lie where it was by now: only the name tells."""
+        """A recovery found the page that is named ``lpa`` and ``seq`` (``chip.name_of``) at ``ppa``: if LPAs share or
+        shared it, all of them are there from now on. Returns its old PPA, and whether ``lpa`` itself maps to it; None
+        if it was never shared. By now another page may be at its old PPA: only the name identifies it."""
 
 
 class LearnsRuns(Protocol):
-    """For an FTL that learns from what was written together, over however many blocks it was striped."""
+    """For an FTL that learns from runs of pages written together, even if striped over several blocks."""
 
     def run(self, lpas: list[int], ppas: list[int]) -> None:
-        """These were bound one by one just now: here is the whole run."""
+        """The whole run of pages that were just bound one by one."""
 
 
 # --- from a name to a class
 
 
 def load_class(spec: str) -> type:
-    """The class that was given under this name, or else that ``package.module:Class`` names; UsageError says which word
-    of it is wrong."""
+    """The class registered under this name, or else the one that ``package.module:Class`` names; UsageError says which
+    part of it is wrong."""
     if spec in CLASSES:
         return CLASSES[spec]
     module_name, _, class_name = spec.partition(":")
     for folder in SEARCHED:
         if folder not in sys.path:
-            sys.path.append(folder)  # behind everything else: a file that lies there never shadows what is installed
+            sys.path.append(folder)  # last: a file that lies there never shadows what is installed
     try:
         found: Any = import_module(module_name)
     except ModuleNotFoundError as error:
@@ -256,7 +256,7 @@ def _cleaning(ssd: Any, name: str, plugin: Any) -> PyCleaning:
 
 
 def _placement(ssd: Any, options: dict[str, Any], name: str, plugin: Any) -> PyPlacement:
-    """Room for as many open blocks as the FTL says it keeps; RoomError if the chip has too few."""
+    """Reserve as many open blocks as the FTL keeps; RoomError if the chip has too few."""
     blocks = {}
     for attribute in ("host_blocks", "gc_blocks"):
         value = getattr(plugin.ftl, attribute, 1)
@@ -276,7 +276,7 @@ def _placement(ssd: Any, options: dict[str, Any], name: str, plugin: Any) -> PyP
 
 
 def _map(device: Any) -> dict[str, Any]:
-    """How full the map is, and what the FTL's class says of it."""
+    """How full the map is, and the figures of the FTL's class."""
     mapping = device.ssd.mapping
     bound = sum(mapping.explain(lpa)["ppa"] is not None for lpa in range(device.ssd.lpas))
     return {
@@ -289,7 +289,7 @@ def _map(device: Any) -> dict[str, Any]:
 
 
 def _charts(device: Any) -> list[dict[str, Any]]:
-    """What can be drawn of any map; the class's own figures beside it."""
+    """The charts of any map, and the class's own figures."""
     where = block_map.mapped(device.ssd)
     mapping = device.ssd.mapping
     own = {f"{structure}_bytes": held for structure, held in mapping.plugin.dram().items()}

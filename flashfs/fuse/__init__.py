@@ -1,7 +1,7 @@
 """Serves one Device as a directory under Linux: what a server promises, and the registry of servers by name.
 
-Two kinds of server can stand behind the same interface: one that needs the interpreter for each request (pyfuse3 on
-trio), and one that does not. Nothing outside this package knows which of them runs.
+Two kinds of server have the same interface: one needs the interpreter for each request (pyfuse3 on trio), one does not.
+Nothing outside this package knows which of them runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from flashfs.errors import UsageError
 
 if TYPE_CHECKING:
-    import trio  # the commands that serve nothing do not wait for it
+    import trio  # commands that serve nothing need not wait for its import
 
     from flashfs.device import Device
     from flashfs.fuse.tree import About
@@ -24,7 +24,7 @@ __all__ = ["SERVERS", "Server", "make_server"]
 
 
 class Server(Protocol):
-    """Serves one device at one mountpoint, once. It never closes the device: whoever opened it does."""
+    """Serves one device at one mountpoint, once. It never closes the device: the caller that opened it does."""
 
     name: str
 
@@ -55,10 +55,10 @@ def make_server(
     recorder: Recording | Tape | None = None, about: About | None = None,
 ) -> Server:  # fmt: skip
     """The server called ``name`` of ``device`` at ``mountpoint``, not yet mounted. "auto": the native one, unless the
-    FTL is written in Python and would have to ask for the interpreter in each request of a thread that has none.
+    FTL is written in Python: the native server's threads would have to take the GIL for each request then.
 
-    ``realtime``: each reply waits for its virtual end. ``recorder`` is told of each request for `disk`, before the
-    device gets it; who opened it closes it. ``about``: what the daemon knows of the mount.
+    ``realtime``: each reply waits for its virtual end. ``recorder`` gets each request for `disk` before the device
+    does; the caller closes it. ``about``: what the daemon knows of the mount.
     """
     if name == "auto":
         name = "pyfuse3" if device.interpreted else "native"

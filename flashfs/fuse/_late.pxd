@@ -12,7 +12,7 @@ cdef enum:
 
 cdef struct Late:
     int64_t due_ns
-    uint64_t number          # of those due at one time the first comes first
+    uint64_t number          # of replies due at the same time, the first added is sent first
     fuse_req_t req
     int kind
     uint8_t* data

@@ -2,7 +2,7 @@
 # pkg-config: fuse3
 """Replies that wait until the virtual end of what they answer, so that the host feels the chip: ``--realtime``.
 
-A heap by due time. What it holds is the requests' data too, because the next request uses the buffer they were read to.
+A heap by due time. It copies the data of read replies, because the next request uses the buffer that they were read to.
 """
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -13,7 +13,7 @@ from flashfs.fuse.includes.libfuse cimport fuse_reply_buf, fuse_reply_err, fuse_
 
 
 cdef int answer(fuse_req_t req, int kind, const uint8_t* data, uint64_t size) noexcept nogil:
-    """To the kernel, now. It takes none if whoever asked was killed meanwhile: nothing is to be done about that."""
+    """Send the reply to the kernel now. The kernel refuses it if the process that asked was killed: that is ignored."""
     if kind == REPLY_DATA:
         return fuse_reply_buf(req, <const char*> data, size)
     if kind == REPLY_WRITTEN:
@@ -69,11 +69,11 @@ cdef class LateReplies:
         return 0
 
     cdef int64_t next_due(self) noexcept nogil:
-        """The time of the next one; -1 if none waits."""
+        """When the next reply is due, in ns; -1 if none waits."""
         return self.heap[0].due_ns if self.waiting else -1
 
     cdef int send_due(self, int64_t now_ns) noexcept nogil:
-        """Answer all that are due; ``now_ns`` at the end of time answers all."""
+        """Send all replies that are due; INT64_MAX sends all that wait."""
         cdef Late one
         while self.waiting and self.heap[0].due_ns <= now_ns:
             one = self.heap[0]

@@ -1,15 +1,16 @@
 # pkg-config: fuse3
 """The native server's session: libfuse's low-level interface, answered by the engine without the interpreter.
 
-A thread reads a request, lets the device do it, and answers; requests of `disk` never take the GIL. What is rare
-(names, attributes, the texts beside `disk`) does, and asks flashfs.fuse.tree as the other server does.
+A thread reads a request, lets the device do it, and answers. Reads, writes, trims and flushes of `disk` take the GIL
+only to report an error, for the end of a flush with ``--realtime``, and where the FTL is written in Python. What is
+rare (names, attributes, the texts beside `disk`) takes it, and asks flashfs.fuse.tree as the other server does.
 
-There are two threads, of which one is at the kernel: it waits in read(2) itself, one system call a request, and does
-small requests on the spot. When it gets one that takes long (much data, a flush) it leaves its place to the other and
-does that, so that copying between the kernel and one request goes on beside the device's work for another. Small
-requests never cross threads: to wake one costs more than they do. The device itself is behind one lock, taken before
-the GIL wherever both are. With ``--realtime``, where an answer may be due before the next request comes, there is one
-thread, and it waits in ppoll(2).
+There are two threads, and one of them is at the kernel: it waits in read(2), one system call per request, and does
+small requests on the spot. When it gets one that takes long (much data, a flush), it leaves its place to the other
+thread first. So the data of one request are copied to or from the kernel while the device works for another. Small
+requests never cross threads: waking a thread costs more than they do. One lock guards the device; where both are
+taken, it is taken before the GIL. With ``--realtime``, where an answer may be due before the next request comes, there
+is one thread, which waits in ppoll(2).
 """
 cimport cython
 from cpython.ref cimport Py_INCREF
@@ -131,8 +132,8 @@ cdef extern from "rings.h" nogil:
     bint rings_known()                     # by this libfuse
     bint rings_offered(fuse_conn_info*)    # by the kernel
     void unset_features(fuse_conn_info*, unsigned int)
-    bint maps_allowed(fuse_conn_info*)     # True, and it is asked for: files may be mapped and shared
-    bint rings_stop(fuse_session*)         # False: their threads are at the session until the mount is gone, or longer
+    bint maps_allowed(fuse_conn_info*)     # whether files may be mapped and shared; requests it if so
+    bint rings_stop(fuse_session*)         # False: their threads use the session until the mount is gone, or longer
     bint is_from_ring(fuse_req_t)
     uint8_t* payload_of(fuse_req_t)
     void* session_of(fuse_req_t)
@@ -146,12 +147,12 @@ cdef enum:
     RING_REQUESTS = 32        # under way for each processor, over io_uring
     COPY_BYTES = 4 << 20      # of one copy_file_range: the caller asks again for the rest
     LONG_BYTES = 64 << 10     # of a request that is worth another thread
-    UNDER_WAY = 64            # requests that the kernel may have under way without anybody waiting for them
+    UNDER_WAY = 64            # asynchronous requests that the kernel may have under way
 
 assert (ROOT, DISK) == (TREE_ROOT, TREE_DISK)
 assert REPLY_BUFFER_BYTES == REQUEST_BYTES
-cdef double LET_GO_S = 0.5        # that a cut waits for its pages to be let go of
-#: whether this libfuse can take requests over io_uring; whether they come so, the kernel says (Session.transport)
+cdef double LET_GO_S = 0.5        # at most, that a request waits for the kernel to drop its cached pages
+#: whether this libfuse can take requests over io_uring; the kernel decides whether they come so (Session.transport)
 KNOWS_RINGS = rings_known()
 cdef double FOREVER_S = 86400.0   # names never change
 
@@ -168,8 +169,8 @@ cdef enum:
     SEEK = 5
     REMAP = 6
 
-# The engine's functions raise, and libfuse's handlers cannot: they are called as if they did not, and -1 says that an
-# exception is waiting. A `try` would take the GIL for each request.
+# The engine's functions raise, and libfuse's handlers cannot. They are called through a type declared noexcept, and -1
+# says that an exception is pending. A `try` would take the GIL for each request.
 ctypedef int64_t (*Quiet)(Session, uint64_t, uint64_t, uint64_t, uint8_t*, int64_t) noexcept nogil
 
 
@@ -230,27 +231,27 @@ cdef class Session:
     cdef fuse_session* session
     cdef Ssd ssd
     cdef object tree, ready, quiet_at, fail_if_lost
-    cdef object let_go, cutter             # ranges of which the kernel is to be told, and the thread that does
+    cdef object let_go, cutter             # ranges that the kernel must drop, and the thread that makes it
     cdef dict texts
     cdef uint64_t size, handles
     cdef uint32_t page_bytes
     cdef bint writable, realtime, stopping
-    cdef bint closed               # under the device's lock: it is not to be asked any more
+    cdef bint closed               # under the device's lock: it takes no more requests
     cdef bint rings                # requests come over io_uring
-    cdef bint maps                 # `disk` can be mapped and shared: the kernel has pages of it for long
+    cdef bint maps                 # `disk` can be mapped and shared: the kernel keeps pages of it
     cdef int64_t zero_ns          # when virtual time was 0
     cdef LateReplies late
     cdef Recorder recorder        # or None
-    cdef pthread_mutex_t place     # at the kernel
-    cdef pthread_mutex_t device    # and what is counted
+    cdef pthread_mutex_t place     # held by the thread that is at the kernel
+    cdef pthread_mutex_t device    # guards the device and the counts
     cdef ZeroCopy views
-    cdef int views_held            # by replies under way: no change of flash until there are none
+    cdef int views_held            # by replies under way: flash must not change until there are none
     cdef pthread_cond_t no_views
-    cdef struct_stat disk_stat             # but for the times
+    cdef struct_stat disk_stat             # without the times
     cdef int64_t atime_ns, mtime_ns, ctime_ns  # of `disk`, since the epoch: each is stored whole, without a lock
     cdef uint64_t[4] requests              # under the device's lock, as is the next
     cdef uint64_t[4] moved
-    cdef int64_t under_way                 # begun before that lock is had: changed by an atomic addition
+    cdef int64_t under_way                 # counted before that lock is taken: changed by an atomic addition
     cdef readonly list threads    # that serve
 
     def __cinit__(self, device, tree, *, bint realtime=False, Recorder recorder=None):
@@ -286,7 +287,7 @@ cdef class Session:
         pthread_cond_destroy(&self.no_views)
 
     def mount(self, mountpoint, options):
-        """Raises OSError if libfuse cannot; why is on stderr."""
+        """Raises OSError if libfuse cannot mount; libfuse prints the reason to stderr."""
         cdef fuse_args args
         memset(&args, 0, sizeof(args))
         if rings_known() and not self.realtime:  # replies that wait are sent by one thread
@@ -305,9 +306,9 @@ cdef class Session:
             self.cutter.start()
 
     def unmount(self):
-        """After ``serve``. Whoever still waits for an answer gets ENOTCONN or ECONNABORTED."""
+        """Call after ``serve``. A process that still waits for an answer gets ENOTCONN or ECONNABORTED."""
         cdef bint ended = True
-        with nogil:                        # libfuse's threads may want the interpreter before they end
+        with nogil:                        # libfuse's threads may need the interpreter before they end
             pthread_mutex_lock(&self.device)
             self.closed = True
             pthread_mutex_unlock(&self.device)
@@ -319,7 +320,7 @@ cdef class Session:
                 ended = rings_stop(self.session)
             fuse_session_unmount(self.session)
         if not ended:
-            self.session = NULL            # not to be freed under their feet
+            self.session = NULL            # must not be freed while its threads run
             Py_INCREF(self)
 
     @property
@@ -328,8 +329,8 @@ cdef class Session:
         return "io_uring" if self.rings else "read"
 
     def traffic(self):
-        """What the kernel asked for so far: requests when they are begun, the bytes of those that were done; and how
-        many have no answer yet, those among them that wait for the device, or for the end of their virtual time."""
+        """What the kernel asked for so far: requests, counted when they begin, and the bytes of those that were done.
+        ``in_flight``: requests without an answer, also those that wait for the device or for their virtual end."""
         return {
             "requests": {name: self.requests[i] for i, name in enumerate(NAMES)},
             "bytes": {name: self.moved[i] for i, name in enumerate(NAMES[:3])},
@@ -343,8 +344,8 @@ cdef class Session:
         return 1 if self.realtime else 2
 
     def serve(self, ready):
-        """Answer requests until the mount is gone or ``stop`` was called; ``ready()`` is called, from here, once the
-        kernel has said hello."""
+        """Answer requests until the mount is gone or ``stop`` was called; ``ready()`` is called, by a thread that
+        serves, when libfuse has agreed on features with the kernel."""
         cdef int result
         cdef uint8_t* buffer = <uint8_t*> malloc(REQUEST_BYTES)
         if buffer == NULL:
@@ -366,8 +367,8 @@ cdef class Session:
             raise FlashfsError(f"reading requests from the kernel failed: {os.strerror(-result)}")
 
     def stop(self):
-        """Make ``serve`` return soon, after the requests under way. To be repeated until it has: a signal that comes
-        just before its thread begins to wait is lost."""
+        """Make ``serve`` return soon, after the requests under way. Call again until it has: a signal that comes just
+        before its thread begins to wait is lost."""
         self.stopping = True
         if self.session != NULL:
             fuse_session_exit(self.session)
@@ -405,7 +406,7 @@ cdef class Session:
         return 0 if got == -EINTR or got > 0 else got
 
     cdef int answer_realtime(self) noexcept nogil:
-        """As ``answer_all``, with answers that fall due in between."""
+        """As ``answer_all``, and sends replies when they are due."""
         cdef fuse_buf request
         cdef pollfd wait
         cdef timespec left
@@ -441,7 +442,7 @@ cdef class Session:
     # --- requests of `disk`
 
     cdef int64_t t_ns(self) noexcept nogil:
-        """The virtual time of a request: that of its arrival, if virtual time is real, and else none."""
+        """The virtual time of a request, in ns: that of its arrival with ``--realtime``, else 0."""
         return now_ns() - self.zero_ns if self.realtime else 0
 
     cdef int reply(self, fuse_req_t req, int64_t end_ns, int kind, const uint8_t* data, uint64_t size) noexcept nogil:
@@ -450,15 +451,15 @@ cdef class Session:
         return answer(req, kind, data, size)
 
     cdef int fail(self, fuse_req_t req, int operation, uint64_t offset) noexcept nogil:
-        """Answer with the error that an exception means."""
+        """Answer with the errno of the pending exception."""
         cdef int code
         with gil:
             code = errno_of_raised(self.tree.errno_of, self.fail_if_lost, OPERATIONS[operation], offset)
         return fuse_reply_err(req, code)
 
     cdef bint take_device(self, bint to_change) noexcept nogil:
-        """Nobody else is at it until it is unlocked; ``to_change``: and no reply is being made of what lies in it.
-        False, and it is not locked, if it is closed: over io_uring requests come until the mount is gone."""
+        """Lock the device; ``to_change``: also wait until no reply is being made from its flash. False, and it is not
+        locked, if it is closed: over io_uring, requests come until the mount is gone."""
         pthread_mutex_lock(&self.device)
         while to_change and self.views_held:
             pthread_cond_wait(&self.no_views, &self.device)
@@ -467,8 +468,8 @@ cdef class Session:
         return not self.closed
 
     cdef bint show(self, fuse_req_t req, uint64_t offset, uint64_t size) noexcept nogil:
-        """Answer a read out of the image itself, if that can be: the kernel copies, we do not. The device does other
-        reads meanwhile."""
+        """Answer a read from the image itself, if that is possible: only the kernel copies. The device does other reads
+        meanwhile. Returns whether the read was answered."""
         cdef iovec[RUN] parts
         cdef uint32_t i, n
         cdef int64_t end
@@ -500,12 +501,12 @@ cdef class Session:
         return n > 0 or end < 0
 
     cdef void record(self, int op, uint64_t offset, uint64_t size, const uint8_t* data) noexcept nogil:
-        """Tell the trace, if there is one: what it drops, it counts itself."""
+        """Note the request in the trace, if there is one. The trace counts what it drops."""
         if self.recorder is not None:
             self.recorder.note(op, offset, size, data)
 
     cdef void record_copy(self, uint64_t source, uint64_t target, uint64_t size) noexcept nogil:
-        """A copy is a remap to a device that remaps."""
+        """Note a copy in the trace: on a device that remaps, it is a remap."""
         if self.recorder is None:
             return
         if self.ssd.mapping.remapping is not None:
@@ -515,7 +516,7 @@ cdef class Session:
 
     cdef int run(self, fuse_req_t req, int operation, Quiet function, uint64_t offset, uint64_t size, uint64_t other,
                  uint8_t* data, int kind, bint durable=False) noexcept nogil:
-        """Do it, count it, answer. ``durable``: with a flush behind it, whose failure is the request's."""
+        """Do the request, count it, answer it. ``durable``: a flush follows, whose failure is the request's."""
         cdef int64_t end, flushed
         add_to(&self.under_way, 1)
         if not self.take_device(operation != READ):
@@ -534,7 +535,7 @@ cdef class Session:
         if end >= 0 and operation < COPY:
             self.moved[operation] += size
         pthread_mutex_unlock(&self.device)
-        add_to(&self.under_way, -1)  # before the reply: who has it may ask at once
+        add_to(&self.under_way, -1)  # before the reply: its receiver may read the counts at once
         if end < 0:
             return self.fail(req, operation, offset)
         return self.reply(req, end, kind, data, size)
@@ -557,7 +558,7 @@ cdef class Session:
 
     cdef int write(self, fuse_req_t req, fuse_ino_t ino, const char* data, uint64_t size, uint64_t offset,
                    uint64_t handle, bint durable) noexcept nogil:
-        """``durable``: the file was opened so, or this one write asks for it. No FSYNC follows either."""
+        """``durable``: the file was opened with O_DSYNC or O_SYNC, or this write asks for it. No FSYNC follows."""
         if ino != DISK:
             return self.obey(req, ino, data, size, handle)
         if size and offset >= self.size:
@@ -576,8 +577,8 @@ cdef class Session:
 
     cdef int allocate(self, fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
                       bint durable) noexcept nogil:
-        """Punching and zeroing are both a trim: the range reads zeros and takes no room. There is always room for the
-        rest, and never for more than the device has."""
+        """Punching and zeroing are both a trim: the range reads zeros and takes no room. Plain
+        allocation always succeeds within the device, and never beyond its end."""
         cdef uint64_t end
         if ino != DISK:
             return fuse_reply_err(req, EACCES)
@@ -663,20 +664,20 @@ cdef class Session:
         failed = (<Quiet> do_copy)(self, span.source, span.bytes, span.target, get_buffer(), self.t_ns()) < 0
         self.note_change()
         pthread_mutex_unlock(&self.device)
-        if self.maps and span.bytes:       # of a copy_file_range the kernel does it itself
+        if self.maps and span.bytes:       # after a copy_file_range the kernel does it itself
             self.take_pages(req, span.target, span.bytes)
         if failed:
             return self.fail(req, COPY, span.source)
         return fuse_reply_ioctl(req, 0, NULL, 0)
 
     cdef int remap(self, fuse_req_t req, const flashfs_remap* asked) noexcept nogil:
-        """Ranges may overlap; an unknown flag is refused, for what it means cannot be known."""
+        """Ranges may overlap; an unknown flag is refused."""
         cdef bint move = (asked.flags & FLASHFS_REMAP_MOVE) != 0
         cdef bint failed
         if (asked.flags & ~FLASHFS_REMAP_MOVE or asked.bytes > self.size or asked.source > self.size - asked.bytes
                 or asked.target > self.size - asked.bytes):
             return fuse_reply_err(req, EINVAL)
-        if not self.writable:  # the kernel lets a file that is open for reading have its ioctls
+        if not self.writable:  # the kernel passes ioctls of a file that is open for reading only
             return fuse_reply_err(req, EROFS)
         if self.recorder is not None:
             self.recorder.note_from(_record.MOVE if move else _record.REMAP, asked.source, asked.target, asked.bytes)
@@ -731,9 +732,9 @@ cdef class Session:
         out.fh = DISK
         out.open_flags = FOPEN_DIRECT_IO
         if ino == DISK:
-            if flags & O_DSYNC:  # as O_SYNC has it too; only writes come with the flags of their file
+            if flags & O_DSYNC:  # O_SYNC includes it; only writes come with the flags of their file
                 out.fh = DURABLE
-            # libfuse 3.14 knows no name for it: requests that write need not wait for each other.
+            # Writes need not wait for each other. libfuse 3.14 has no name for this flag.
             out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES
             return fuse_reply_buf(req, <const char*> &out, sizeof(out))
         if not self.take_device(False):     # a text is made of what the device says
@@ -779,7 +780,7 @@ cdef class Session:
         return fuse_reply_entry(req, &entry) if found else fuse_reply_err(req, ENOENT)
 
     cdef int attributes(self, fuse_req_t req, fuse_ino_t ino) noexcept nogil:
-        """Sizes of texts and the times of `disk` change."""
+        """Only the root's are cached: sizes of texts and the times of `disk` change."""
         cdef struct_stat out
         if ino == DISK:
             self.stat_disk(&out)
@@ -803,8 +804,8 @@ cdef class Session:
 
     cdef int set_attributes(self, fuse_req_t req, fuse_ino_t ino, struct_stat* attr, int what,
                             bint durable) noexcept nogil:
-        """An SSD has one size and one owner; to be cut empties what is cut off. Only `disk` takes times. A shell that
-        redirects into `control` or `mark` cuts it first: that means nothing."""
+        """An SSD has one size and one owner; truncation trims what is cut off. Only `disk` takes times. A shell that
+        redirects into `control` or `mark` truncates it first, which has no effect."""
         if what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID):
             return fuse_reply_err(req, EPERM)
         if ino != DISK:
@@ -828,7 +829,7 @@ cdef class Session:
             return self.tree.takes_commands(ino)
 
     cdef int cut(self, fuse_req_t req, uint64_t size, bint durable) noexcept nogil:
-        """Truncation: what lies behind ``size`` is trimmed, and the size is what it was."""
+        """Truncation: what lies beyond ``size`` is trimmed, and the size does not change."""
         cdef int64_t end
         cdef int failed = 0
         with gil:
@@ -858,15 +859,15 @@ cdef class Session:
         add_to(&self.under_way, -1)
         if end < 0:
             return self.fail(req, TRIM, size)
-        # The kernel forgets what it has of the rest only if the size changes.
+        # The kernel drops its cached pages of the rest only if the size changes.
         if not self.realtime:
             self.take_pages(req, size, 0)
         return self.attributes(req, DISK)
 
     cdef void take_pages(self, fuse_req_t req, uint64_t offset, uint64_t size) noexcept nogil:
-        """Take away what the kernel has of a range of `disk` for mappings; ``size`` 0: up to the end. The kernel may
-        wait for a read that is under way, and for pages written through a mapping: the other thread is there to answer
-        that; but of a ring, only this one is, and waits no longer than a while."""
+        """Make the kernel drop the pages of a range of `disk` that it keeps for mappings; ``size`` 0: up to the end.
+        The kernel may wait for a read under way, and for pages written through a mapping: the other thread answers
+        those. A ring has only this thread, which therefore waits for LET_GO_S at most."""
         if not is_from_ring(req):
             fuse_lowlevel_notify_inval_inode(self.session, DISK, offset, size)
             return
@@ -876,9 +877,9 @@ cdef class Session:
             done.wait(LET_GO_S)
 
     def let_pages_go(self):
-        """For requests that came over a ring, in a thread of its own. It answers none: a ring is its thread's alone,
-        for libfuse 3.18 submits what another one puts there while that one may be doing so, and the kernel takes
-        garbage until there is no memory left; and io_uring takes back what a thread has submitted when that ends."""
+        """Runs in a thread of its own, for requests that came over a ring. It answers none of them: only a ring's own
+        thread may use the ring. libfuse 3.18 would submit an entry while another thread still writes it, and the kernel
+        would take garbage until memory runs out; and io_uring cancels what a thread has submitted when it ends."""
         cdef uint64_t offset, size
         for offset, size, done in iter(self.let_go.get, None):
             with nogil:
@@ -906,7 +907,7 @@ cdef class Session:
         return fuse_reply_buf(req, at, used)
 
     cdef int space(self, fuse_req_t req) noexcept nogil:
-        """f_bsize is what a loop device takes for the granularity of its discards."""
+        """A loop device uses f_bsize as the granularity of its discards."""
         cdef statvfs_t out
         memset(&out, 0, sizeof(out))
         out.f_bsize = out.f_frsize = self.page_bytes
@@ -918,7 +919,7 @@ cdef class Session:
 
 
 cdef bint takes_long(const fuse_buf* request) noexcept nogil:
-    """Whether the other thread should read what comes next while this one is done."""
+    """Whether the other thread should read what comes next while this request is done."""
     cdef const fuse_in_header* head = <const fuse_in_header*> request.mem
     cdef const fuse_ioctl_in* asked
     if head.opcode == FUSE_READ:
@@ -927,12 +928,12 @@ cdef bint takes_long(const fuse_buf* request) noexcept nogil:
         asked = <const fuse_ioctl_in*> (head + 1)
         return asked.in_size >= sizeof(flashfs_span)  # a copy or a remap: it may have to wait for writes of a mapping
     if head.opcode == FUSE_WRITE and (head.nodeid != DISK or (<const fuse_write_in*> (head + 1)).flags & O_DSYNC):
-        return True                       # a command may make a page of all there is, and is asked how far it is
+        return True                       # a command may build a whole HTML page, and its progress is read meanwhile
     return head.opcode in (FUSE_FSYNC, FUSE_FALLOCATE, FUSE_SETATTR, FUSE_COPY_FILE_RANGE) or head.len >= LONG_BYTES
 
 
 cdef int fill_stat(struct_stat* out, attr) except -1:
-    """What flashfs.fuse.tree says of a node, as stat(2) has it."""
+    """Fill stat(2)'s structure with what flashfs.fuse.tree says of a node."""
     memset(out, 0, sizeof(struct_stat))
     out.st_ino = attr.inode
     out.st_mode = attr.mode
@@ -949,7 +950,7 @@ cdef int fill_stat(struct_stat* out, attr) except -1:
 
 
 cdef void set_time(timespec* into, int64_t ns) noexcept nogil:
-    """``ns`` since the epoch, rounded down as the kernel has it: nanoseconds are never below 0."""
+    """``ns`` since the epoch, rounded down as the kernel does: nanoseconds are never below 0."""
     into.tv_sec = ns // 1_000_000_000 - (ns % 1_000_000_000 < 0)
     into.tv_nsec = ns - <int64_t> into.tv_sec * 1_000_000_000
 
@@ -985,12 +986,12 @@ def pthread_wake(thread):
 cdef void on_init(void* self, fuse_conn_info* conn) noexcept nogil:
     unset_features(conn,
                    FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA  # what was acknowledged has reached the device
-                   | FUSE_CAP_ATOMIC_O_TRUNC  # the kernel asks for it apart, and learns that the size is what it was
+                   | FUSE_CAP_ATOMIC_O_TRUNC  # instead the kernel sends a SETATTR, and learns that the size stays
                    | FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE)
     conn.max_write = REQUEST_BYTES
     conn.max_background = UNDER_WAY
     conn.congestion_threshold = UNDER_WAY * 3 // 4
-    if not (<Session> self).realtime:      # one thread answers, and cannot while it takes a mapping's pages away
+    if not (<Session> self).realtime:      # its one thread could not answer while the kernel drops a mapping's pages
         (<Session> self).rings = rings_offered(conn)
         (<Session> self).maps = maps_allowed(conn)
     with gil:
@@ -1002,7 +1003,7 @@ cdef void on_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) noexcep
 
 
 cdef void on_name(fuse_req_t req, fuse_ino_t _, const char* __) noexcept nogil:
-    """unlink, rmdir: the names are what they are."""
+    """unlink, rmdir: the names are fixed."""
     fuse_reply_err(req, EPERM)
 
 

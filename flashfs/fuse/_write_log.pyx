@@ -1,7 +1,7 @@
-"""The part of a tape that a request meets: everything that changes the device goes into a file, with its contents.
+"""The part of a tape that writes: every request that changes the device goes into a file, with its data.
 
-A record is written before the device gets its request, by the thread that has it, so what was acknowledged is on the
-tape. Unlike a trace, a tape is waited for: it is for reproducing what a device held, not for measuring.
+A record is written before the device gets its request, by the request's thread, so what was acknowledged is on the
+tape. Unlike for a trace, requests wait for it: a tape is for reproducing what a device held, not for measuring.
 """
 from libc.errno cimport EINTR, EIO, errno
 from libc.stddef cimport size_t
@@ -34,10 +34,10 @@ cdef struct Head:  # flashfs.fuse.write_log reads it
 
 
 cdef class TapeWriter(Recorder):
-    """Writes records to the descriptor ``file``, which stays its owner's. Any thread may call any method; the tape has
+    """Writes records to the descriptor ``file``, which its owner closes. Any thread may call any method; the tape has
     requests in the order in which they were noted."""
     cdef int file
-    cdef int error  # the errno of the write that failed: nothing is written behind it
+    cdef int error  # the errno of the write that failed: nothing is written after it
     cdef uint64_t bytes_n
     cdef pthread_mutex_t turn
 
@@ -61,7 +61,7 @@ cdef class TapeWriter(Recorder):
         return self.keep(op, offset, length, source, NULL, 0)
 
     def note_mark(self, bytes word not None):
-        """A mark: ``word`` is passed by all that is noted from now on."""
+        """Put the mark ``word`` on the tape, before all that is noted from now on. OSError if it cannot be written."""
         cdef const uint8_t* data = word
         cdef uint64_t length = len(word)
         cdef int lost
@@ -72,7 +72,7 @@ cdef class TapeWriter(Recorder):
 
     cdef int keep(self, int op, uint64_t offset, uint64_t length, uint64_t source, const uint8_t* data,
                   uint64_t data_bytes) noexcept nogil:
-        """1 if it is not on the tape."""
+        """Write a record. Returns 1 if it is not on the tape."""
         cdef Head head
         cdef int lost = 1
         head.offset, head.length, head.source = offset, length, source

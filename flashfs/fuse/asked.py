@@ -12,7 +12,7 @@ from flashfs.fuse import mounts, up_registry
 if TYPE_CHECKING:
     from flashfs.fuse.daemon import Request
 
-#: what a mount in use cannot take up any more, by the names of the command line
+#: what cannot be changed on a mount in use, by the names of the command line
 OPTIONS = (
     "ftl", "opt", "dram", "server", "sync", "plp", "realtime", "allow_other", "log", "fault", "record",
 )  # fmt: skip
@@ -26,7 +26,7 @@ def of(request: Request) -> dict[str, Any]:
 
 
 def differing(has: Mapping[str, Any], request: Request, given: Mapping[str, Any]) -> str | None:
-    """The first of the options ``given``, as it was typed, that is not what the mount ``has``; None if all are."""
+    """The first of the options ``given``, as typed, that differs from what the mount ``has``; None if none does."""
     asked = {**of(request), "ftl": request.ftl, "server": request.server}
     for name in OPTIONS:
         if name not in given:
@@ -35,7 +35,7 @@ def differing(has: Mapping[str, Any], request: Request, given: Mapping[str, Any]
             same = isinstance(has.get(name), dict) and request.options.items() <= has[name].items()
         elif name == "server" and request.server == "auto":
             same = True
-        else:  # faults are counted from a mount on: another one was meant
+        else:  # faults count from the start of a mount, so they never match
             same = name != "fault" and name in has and has[name] == asked[name]
         if not same:
             return _worded(name, given[name])
@@ -50,8 +50,8 @@ def _worded(name: str, value: Any) -> str:
 
 
 def check_mounted(request: Request, given: Mapping[str, Any]) -> None:
-    """UsageError unless the image is mounted at the mountpoint, with what is ``given``: mount(8)'s remount, of which
-    nothing else can be had."""
+    """UsageError unless the image is mounted at the mountpoint with the options ``given``. For mount(8)'s remount,
+    which can change nothing."""
     place = request.mountpoint
     mount = mounts.at(place)
     if mount is None or mount.fs_type != mounts.FS_TYPE:

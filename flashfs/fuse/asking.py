@@ -1,5 +1,5 @@
-"""Questions to the daemon of a mount, which end whether it answers or not. Who reads a file of a mount waits in the
-kernel for as long as the daemon likes; one that was stopped (SIGSTOP) likes for ever."""
+"""Questions to the daemon of a mount that end whether it answers or not. A process that reads a file of a mount waits
+in the kernel until the daemon answers; a daemon that was stopped (SIGSTOP) never does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nandimg.image import holder
 
 ANSWER_S = 20.0  #: a daemon on a busy machine whose disk is slow has answered by then
 LOOK_S = 0.5  #: between two looks at whether a daemon that is waited for was stopped
-#: what the kernel says for a daemon that is no more. Over io_uring it may be the second; and the third, for a request
+#: the kernel's errors for a daemon that has ended. Over io_uring it may be the second; and the third, for a request
 #: that was on its way when the daemon ended.
 GONE = (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED)
 
@@ -27,7 +27,7 @@ class SilentError(FlashfsError):
 
 
 class DeadError(FlashfsError):
-    """The daemon is no more, and its mount is still there."""
+    """The daemon has ended, and its mount is still there."""
 
 
 class Question(Generic[T]):
@@ -46,7 +46,7 @@ class Question(Generic[T]):
             self._errors.append(error)
 
     def ended(self, timeout_s: float | None = None) -> bool:
-        """Wait for it; False if it goes on after ``timeout_s``."""
+        """Wait for it; False if it still runs after ``timeout_s``."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -59,8 +59,7 @@ class Question(Generic[T]):
 
 def ask(mountpoint: Path, image: str, question: Callable[[], T], timeout_s: float | None = ANSWER_S) -> T:
     """What ``question`` returns or raises. SilentError if the daemon that serves ``image`` at ``mountpoint`` is stopped
-    (within LOOK_S), or did not answer within ``timeout_s`` (None: it may work as long as it likes). DeadError if it is
-    gone."""
+    (within LOOK_S), or did not answer within ``timeout_s`` (None: no limit). DeadError if it is gone."""
     _require_going(mountpoint, image)
     asked = Question(question)
     end_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
@@ -88,7 +87,7 @@ def _require_going(mountpoint: Path, image: str) -> None:
 
 
 def daemon_of(image: str) -> int | None:
-    """The process that has ``image`` locked to serve it, as far as the kernel tells."""
+    """The process that has ``image`` locked to serve it; None if the kernel does not say."""
     try:
         return holder(Path(image).stat())
     except OSError:
@@ -96,7 +95,7 @@ def daemon_of(image: str) -> int | None:
 
 
 def stopped(image: str) -> int | None:
-    """The process that has ``image`` open to serve it, if it was stopped. None also where the kernel does not tell."""
+    """The process that has ``image`` open to serve it, if it was stopped. None also if the kernel does not say."""
     pid = daemon_of(image)
     if pid is None:
         return None

@@ -1,4 +1,4 @@
-"""The device's own commands, for whoever has `disk` open under the native server: ioctl(2), as numbers and as calls.
+"""The device's own commands, for a program that has `disk` open under the native server: ioctl(2) numbers, and calls.
 
     with open("/mnt/ssd/disk", "r+b", buffering=0) as disk:
         commands.checkpoint(disk.fileno())
@@ -13,7 +13,7 @@ import struct
 
 SPAN = struct.Struct("<QQQ")  # source, target, bytes
 REMAPPED = struct.Struct("<QQQQ")  # source, target, bytes, flags
-MOVE = 1  # a flag: the source holds nothing then
+MOVE = 1  # a flag: the source holds nothing afterwards
 _TYPE = 0xF5
 _WRITE = 1  # the caller gives a structure
 CHECKPOINT = _TYPE << 8 | 1
@@ -45,8 +45,8 @@ def remap(fd: int, source: int, target: int, length: int, move: bool = False) ->
 
 
 def _forget(fd: int, offset: int, length: int) -> None:
-    """The kernel does not know what an ioctl changes: pages that a mapping or sendfile(2) left in its cache go. Whole
-    ones are what it takes."""
+    """Drop the pages that a mapping or sendfile(2) left in the kernel's cache, since the kernel does not know what an
+    ioctl changes. It drops whole pages only."""
     first = offset - offset % mmap.PAGESIZE
     if length:
         os.posix_fadvise(fd, first, -(-(offset + length - first) // mmap.PAGESIZE) * mmap.PAGESIZE,

@@ -1,13 +1,13 @@
-"""The file `control` beside `disk`: what a mount is told while it runs, and what it answers.
+"""The file `control` beside `disk`: commands to a mount while it runs, and the answers.
 
 A command is one write(2). Its answer, JSON, is what is read next by the same descriptor; opened anew, the file says
-what is set. An error is EINVAL, and the answer holds its line: so a shell notices, and a program can say why.
+what is set. An error is EINVAL, so that a shell notices, and the answer has the reason, so that a program can show it.
 
     dump VIEW [NUMBER]    a view of ``flashfs dump``, of what a power cut at this moment would leave
     html                  the page of ``flashfs dump --html``, the same way; what is read meanwhile says how far it is
     fault WORD...         from now on, what ``--fault`` would have done from the start; counted from here
     fault none            no more of that
-    cut                   the power goes, now: nobody answers
+    cut                   the power goes, now: there is no answer
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Tell = Callable[[bytes], None]
 
 
 class Control:
-    """Obeys for one device. Whoever calls it holds the server's lock: nothing changes meanwhile."""
+    """Obeys commands for one device. The caller holds the server's lock, so nothing changes meanwhile."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -42,7 +42,8 @@ class Control:
         }  # fmt: skip
 
     def state(self) -> dict[str, Any]:
-        """What is set; ``operations`` of flash were counted since it was. None: this mount has no place for faults."""
+        """The commands, the faults that are set, and the flash operations since they were. None, of the last two, if
+        this mount was not started with `--fault`."""
         front = self._front()
         return {
             "commands": list(self._commands),
@@ -51,8 +52,8 @@ class Control:
         }
 
     def obey(self, command: bytes, tell: Tell) -> tuple[bytes, bool]:
-        """(the answer, whether it was done); the answer of one that was not holds ``error``. ``tell`` is given what to
-        answer to who reads meanwhile."""
+        """(the answer, whether it was done); the answer of one that was not holds ``error``. ``tell`` gets the
+        answer for reads that come before the command is done."""
         self._tell = tell
         try:
             name, *words = command.decode(errors="replace").split() or [""]
@@ -105,7 +106,7 @@ class Control:
     # --- what goes wrong
 
     def _cut(self, words: list[str]) -> NoReturn:
-        """Whoever holds the server's lock is in no flash operation."""
+        """The caller holds the server's lock, so no flash operation is under way."""
         if words:
             raise UsageError(f"control cut takes no words, {' '.join(words)} was given")
         log.error("power cut, as asked for by control")

@@ -1,4 +1,4 @@
-"""What a device that is served is told by somebody outside of it, by its control: flashfs/fuse/control.py."""
+"""Commands from another process to a device that is served, through its control: flashfs/fuse/control.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GONE_S = 30.0  # a process that was killed is gone long before
 
 
 class RefusedError(FlashfsError):
-    """The mount's own words, and the exit code that goes with them."""
+    """The mount's own message, and the exit code that goes with it."""
 
     def __init__(self, line: str, exit_code: int) -> None:
         super().__init__(line)
@@ -32,8 +32,8 @@ class Control:
         self.place = places.at(where)
 
     def ask(self, *words: str, progress: Progress | None = None) -> dict[str, Any]:
-        """Give a command, and return its answer; RefusedError says why it was not done. ``progress`` is told now and
-        then which share of it is done, if the device says so."""
+        """Give a command, and return its answer; RefusedError says why it was not done. ``progress`` gets, now and
+        then, the share of it that is done, if the device reports it."""
         try:
             answer = self.place.give(" ".join(words), progress)
         except PermissionError:
@@ -74,7 +74,7 @@ class Control:
         return int(self._config()["geometry"]["dies"])
 
     def dump(self, view: str, number: int | None = None, progress: Progress | None = None) -> tuple[Any, str]:
-        """(what the view shows, what of the device's state no view can show, or ""). How far it is, is not told."""
+        """(what the view shows, what of the device's state no view can show, or ""). Does not call ``progress``."""
         answer = self.ask("dump", view, *([str(number)] if number is not None else []))
         return answer["found"], _note(answer)
 
@@ -89,7 +89,7 @@ class Control:
     # --- what goes wrong
 
     def fault(self, words: list[str]) -> dict[str, Any]:
-        """From now on these; none of them if ``words`` is ["none"]. Returns ``state``."""
+        """Set these faults from now on; none if ``words`` is ["none"]. Returns ``state``."""
         return self.ask("fault", *words)
 
     def cut(self) -> str:
@@ -101,7 +101,7 @@ class Control:
         except ProcessLookupError:
             raise UsageError(f"{self.place.name}: its server, process {pid}, is gone already") from None
         try:
-            with suppress(OSError, ValueError, asking.DeadError):  # nobody is left to answer
+            with suppress(OSError, ValueError, asking.DeadError):  # the server is gone before it answers
                 self.ask("cut")
             if not readable(descriptor, timeout_s=GONE_S):
                 raise FlashfsError(

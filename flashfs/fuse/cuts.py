@@ -1,5 +1,5 @@
-"""Whether the power of a mount went because somebody asked for that: an extended attribute of the image says so, from
-the cut until the next mount. Where the image's file system has none, nothing is known of it."""
+"""Whether the power of a mount was cut on request: an extended attribute of the image says so, from the cut until the
+next mount. On a file system without extended attributes, nothing is known of it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ NAME = "user.flashfs.cut"
 
 
 def note(image: Path | int) -> None:
-    """The power goes now, as asked for."""
+    """Note that the power goes now, as asked for."""
     with suppress(OSError):
         os.setxattr(image, NAME, b"asked for")
 
 
 def forget(image: Path | int) -> None:
-    """The image is mounted again: what ends it next may be another thing."""
+    """Remove the note: the image is mounted again."""
     with suppress(OSError):
         os.removexattr(image, NAME)
 

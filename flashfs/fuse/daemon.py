@@ -78,7 +78,7 @@ class Mounted:
 
 
 class NotMounted(FlashfsError):
-    """The child's error, in the parent: the same line and the same exit code. ``pid`` is the child's, if it told."""
+    """The child's error, in the parent: the same line and the same exit code. ``pid`` is the child's, if known."""
 
     def __init__(self, line: str, exit_code: int, pid: int | None) -> None:
         super().__init__(line)
@@ -87,7 +87,7 @@ class NotMounted(FlashfsError):
 
 
 class _Parent:
-    """The process that waits for the mount, at the other end of a pipe. It hears nothing any more once it is let go."""
+    """The process that waits for the mount, at the other end of a pipe. After ``let_go``, messages are dropped."""
 
     def __init__(self, writer: int) -> None:
         self._writer: int | None = writer
@@ -108,7 +108,7 @@ class _Parent:
 def mount(request: Request, waiting: Callable[[], AbstractContextManager[None]] = nullcontext) -> Mounted:
     """Mount in a process of its own and return once `disk` answers; raises what kept it from that.
 
-    ``waiting()`` is entered meanwhile, after the fork, so that it may have threads.
+    ``waiting()`` is entered meanwhile, after the fork, so that it may start threads.
     """
     with prepared(request) as cleared:
         reader, writer = os.pipe()
@@ -129,8 +129,8 @@ def serve(request: Request, ready: Callable[[Mounted], None]) -> None:
 
 @contextmanager
 def prepared(request: Request) -> Iterator[list[str]]:
-    """Check what was asked for, clear the corpse of an earlier mount away (gives what was done), and check the
-    mountpoint. One that was made for a mount that fails inside is removed again."""
+    """Check the request, clear away the corpse of an earlier mount (yields what was done), and check the mountpoint. A
+    mountpoint that was made here is removed again if the mount inside fails."""
     _check(request)
     cleared = mounts.clear_corpse(request.mountpoint)
     made = mounts.check_mountpoint(request.mountpoint)
@@ -162,7 +162,7 @@ def _check(request: Request) -> None:
 
 
 def _become_daemon(request: Request, reader: int, writer: int, cleared: list[str]) -> NoReturn:
-    """The child: forks once more, so that the daemon is nobody's child and can never get a terminal."""
+    """The child: forks once more, so that the daemon is an orphan and can never get a terminal."""
     code = 1
     parent = _Parent(writer)
     try:
@@ -194,7 +194,7 @@ def _become_daemon(request: Request, reader: int, writer: int, cleared: list[str
 
 
 def _redirect(path: Path | None) -> None:
-    """Leave the terminal. The log gets what would have been said on stderr."""
+    """Leave the terminal. The log gets what is written to stdout and stderr."""
     null = os.open("/dev/null", os.O_RDWR)
     out = null if path is None else os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for source, target in ((null, 0), (out, 1), (out, 2)):
@@ -276,11 +276,11 @@ def _open_and_serve(
         notes = [*keep_out_of_reclaim(), *device.budget_notes()]
         device.stay_pageable()
         with _recorder(request, device) as recorder:
-            changed_ns = written_ns if device.recovery.clean else None  # a crash may have taken back what was read
+            changed_ns = written_ns if device.recovery.clean else None  # a crash may have undone writes that were read
             about = About(changed_ns, asked.of(request))
             trio.run(_until_unmounted, request, device, recorder, about, cleared, notes, answers)
     finally:
-        # A second SIGTERM must not cut the checkpoint short; whoever means it has SIGKILL.
+        # A second SIGTERM must not cut the checkpoint short; SIGKILL does.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         if answered or not device.give_back():
@@ -298,8 +298,8 @@ def _written_ns(image: Path) -> int | None:
 
 @contextmanager
 def _recorder(request: Request, device: Device) -> Iterator[Recording | Tape | None]:
-    """The recording that was asked for, closed at the end. A mount that fails leaves no empty trace in the way of the
-    next."""
+    """The recording that was asked for, closed at the end. A mount that fails removes its empty trace, which would
+    stop the next mount."""
     if request.tape is not None:
         from flashfs.fuse.write_log import Tape
 
@@ -323,7 +323,8 @@ def _recorder(request: Request, device: Device) -> Iterator[Recording | Tape | N
 
 
 def front(faults: tuple[str, ...], power_goes: Callable[[str], None], image: Path) -> Any:
-    """What stands between the device and the chip of ``image``: the faults asked for. A power cut ends this process."""
+    """The filter between the device and the chip of ``image`` that makes ``faults``; None without faults. A power cut
+    kills this process."""
     if not faults:
         return None
     from flashfs.fuse import fault_words
@@ -331,16 +332,17 @@ def front(faults: tuple[str, ...], power_goes: Callable[[str], None], image: Pat
     def die(operation: int, shape: str) -> None:
         line = f"power cut at flash operation {operation} ({shape})"
         log.error("%s", line)
-        with suppress(OSError):  # whoever was to hear it may be gone
+        with suppress(OSError):  # the process that reads it may be gone
             power_goes(line)
         cuts.note(image)
-        os.kill(os.getpid(), signal.SIGKILL)  # so that nothing runs behind it: no other thread, no exit handler
+        os.kill(os.getpid(), signal.SIGKILL)  # so that nothing runs after it: no other thread, no exit handler
 
     return fault_words.parse(faults).front(die)
 
 
 def _last_words(error: str) -> None:
-    """Tell an `umount` that waits how it ended: by a datagram, because nobody can ask for a stranger's exit code."""
+    """Send the error, or "", to an `umount` that waits: by a datagram, because the daemon is not its child, and it
+    cannot get the exit code."""
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(os.fsencode(error), words_address(os.getpid()))
 
@@ -411,10 +413,11 @@ def row(step: Any) -> dict[str, Any]:
 
 
 def keep_out_of_reclaim() -> list[str]:
-    """Best effort: this process is on the way to a disk, so memory reclaim must not wait for itself through it.
+    """Best effort: this process serves a disk, so memory reclaim in it must not wait for that disk.
 
-    PR_SET_IO_FLUSHER tells the kernel so; mlockall keeps what the process has touched in memory, though not what the
-    file's mappings may bring, which is the image's size. Both may be refused to an ordinary user: one note then.
+    PR_SET_IO_FLUSHER says so to the kernel; mlockall keeps touched pages in memory. The image's mappings, which may be
+    as large as the image, are exempted by ``Device.stay_pageable``. Both may be refused to an ordinary user: returns
+    one note then.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     refused = []
@@ -430,7 +433,7 @@ def keep_out_of_reclaim() -> list[str]:
 # ---- umount ----
 
 PATIENCE_S = 60.0  # for a daemon that flushes before it answers
-BLIND_S = 10.0  # after which a mount that is still there is held by somebody who cannot be seen
+BLIND_S = 10.0  # after which a mount that is still there counts as held by a process that cannot be seen
 LOOK_S = 1.0  # between two looks at what keeps a daemon from ending
 CORPSE_S = 5.0  # how long the kernel may take to end the connection of a daemon that was killed
 
@@ -456,8 +459,8 @@ def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
         pid = mounts.text(mountpoint, "config.json", PATIENCE_S)["pid"]
     except PermissionError:
         raise FlashfsError(f"{mountpoint} belongs to another user: unmount it as that user") from None
-    except (OSError, asking.DeadError) as error:  # it died since the first line, or was on its way: the kernel ends
-        cleared = mounts.clear_corpse(mountpoint, timeout_s=CORPSE_S)  # requests first
+    except (OSError, asking.DeadError) as error:  # it died after the first line, or was dying
+        cleared = mounts.clear_corpse(mountpoint, timeout_s=CORPSE_S)  # the kernel ends requests first
         if not cleared:
             raise FlashfsError(f"{mountpoint} does not answer: config.json: {error}") from None
         return unmounted_dead(cleared, Path(mount.source))
@@ -486,8 +489,8 @@ def _release(mount: mounts.Mount, pid: int) -> None:
 
 
 def _await_end(daemon: _Daemon, mount: mounts.Mount, pid: int, timeout_s: float) -> None:
-    """Returns when the daemon has ended; FlashfsError if it goes on serving because others have the mount, or has not
-    written its checkpoint in time."""
+    """Returns when the daemon has ended; FlashfsError if it still serves because other processes hold the mount, or
+    has not written its checkpoint in time."""
     begin_s = time.monotonic()
     while not daemon.ended(min(LOOK_S, timeout_s)):
         waited_s = time.monotonic() - begin_s
@@ -505,14 +508,14 @@ def _await_end(daemon: _Daemon, mount: mounts.Mount, pid: int, timeout_s: float)
 
 
 def unmounted_dead(cleared: list[str], image: Path) -> Unmounted:
-    """What is said of a mount of ``image`` whose daemon was gone: nothing that was asked for is a warning."""
+    """The report on a mount of ``image`` whose daemon was gone: without a warning if its power was cut on request."""
     if cuts.was_asked(image):
         return Unmounted([*cleared, "its power was cut, as asked for: the next mount recovers what was flushed"], [])
     return Unmounted(cleared, ["nothing was checkpointed: the next mount recovers what was flushed"])
 
 
 def _flush(disk: Path) -> list[str]:
-    """Flush before the unmount, which cannot tell us of an error."""
+    """Flush before the unmount, which cannot report an error. Returns warnings."""
     try:
         handle = os.open(disk, os.O_RDWR)
         try:
@@ -525,7 +528,7 @@ def _flush(disk: Path) -> list[str]:
 
 
 class _Daemon:
-    """The process that serves a mount, which is not our child. By descriptor, because numbers are given again."""
+    """The process that serves a mount, which is not our child. By a pidfd, because process numbers are reused."""
 
     def __init__(self, pid: int) -> None:
         self._words = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -555,7 +558,7 @@ class _Daemon:
         return bool(readable(self._descriptor, timeout_s=timeout_s))
 
     def last_words(self) -> str:
-        """Why it ended otherwise than well; "" if it ended well."""
+        """The error that it ended with; "" if it ended well, or if another `umount` listens."""
         if not self._listens:
             return ""
         try:

@@ -1,4 +1,4 @@
-"""What the host is told of an error, the same by each server."""
+"""The errno that the host gets for an error, the same under each server."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ log = logging.getLogger(__name__)
 
 
 def errno_of(operation: str, offset: int, error: BaseException, why: str | None = None) -> int:
-    """The errno that the host sees for ``error``: its own if it has one, else EIO; and one line in the log, which says
-    ``why`` if that is known better."""
+    """The errno that the host sees for ``error``: its own if it has one, else EIO; and one line in the log, with
+    ``why`` in place of the error's own text if given."""
     if isinstance(error, DeviceFullError):
         code = errno.ENOSPC
     elif isinstance(error, OSError) and error.errno:

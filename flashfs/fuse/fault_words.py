@@ -1,8 +1,8 @@
 """The words of ``--fault``: what goes wrong with the chip under a daemon, and when.
 
-Beside the fault menu's own (``nandimg.faults``) there is ``cut=N:SHAPE``: the power goes; and ``later``: nothing goes
-wrong until the mount's `control` is told so. Operations are counted from 1 since the daemon began, its recovery first,
-or since `control` was told: each page of a program, each erase, each write to the NVRAM or the boot area.
+Beside those of ``nandimg.faults`` there is ``cut=N:SHAPE``: the power goes; and ``later``: nothing goes wrong until the
+mount's `control` sets faults. Operations are counted from 1, from the start of the daemon, its recovery included, or
+from when `control` set the faults: each page of a program, each erase, each write to the NVRAM or the boot area.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class FaultPlan:
 
     @property
     def words(self) -> list[str]:
-        """What ``parse`` would make this plan of."""
+        """The words of which ``parse`` makes this plan."""
         cut = [f"cut={self.cut.at}:{self.cut.shape}"] if self.cut else []
         return [*cut, *map(str, self.faults)]
 
@@ -37,15 +37,15 @@ class FaultPlan:
 
 
 class FaultFront(FaultyNand):
-    """What stands in front of the chip under a daemon that was given ``--fault``. ``plan`` is in force."""
+    """The filter in front of the chip of a daemon with ``--fault``. ``plan`` is the one in force."""
 
     def __init__(self, chip: Chip, plan: FaultPlan, on_cut: Callable[[int, str], object]) -> None:
         super().__init__(dress(chip, plan.faults), (plan.cut,), on_cut=on_cut)
         self.plan = plan
 
     def change(self, plan: FaultPlan) -> None:
-        """From now on this one, its operations counted from here. A block that always fails is well again, and which
-        of the bits of a page flip is drawn anew."""
+        """Use this plan from now on, with operations counted from here. A block that always failed works again, and the
+        bits of a page that flip are drawn anew."""
         self.rearm(dress(self.chip, plan.faults, os.urandom(8).hex()), plan.cut)
         self.plan = plan
 

@@ -17,8 +17,8 @@ from flashfs.text import shown
 
 DEFAULT = "ext4"
 SECTOR_BYTES = 4096  # the loop device's logical sector: each request is whole pages
-PIECE_BYTES = 1 << 20  # of a read that looks for anything but zeros
-PATIENCE_S = 20.0  # for what others of this machine are about to clear away
+PIECE_BYTES = 1 << 20  # per read in a search for anything but zeros
+PATIENCE_S = 20.0  # for dead mounts that other processes are about to clear away
 
 # The file systems offered: the package that has mkfs, and what mkfs is given beside the device.
 FILE_SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -28,7 +28,7 @@ FILE_SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 # What mount is given. xfs refuses a second one of the same UUID, which a clone of an image has.
 OPTIONS = {"xfs": "nouuid"}
-_UNITS = {"xfs": "sectors"}  # of what blkid's BLOCK_SIZE speaks
+_UNITS = {"xfs": "sectors"}  # what blkid's BLOCK_SIZE is the size of; else blocks
 # How to make one on `disk` itself, where mkfs cannot see the sectors of the loop device to come.
 BY_HAND = {"ext4": "mkfs.ext4 -b 4096", "xfs": "mkfs.xfs -s size=4096"}
 
@@ -77,7 +77,7 @@ def make_if_blank(device: Path, disk: Path, fs: str | None) -> tuple[str, bool]:
 
 
 def _require_room(device: Path, disk: Path) -> None:
-    """UsageError if the file system on ``device`` ends behind ``disk``: mount(8) would call its superblock bad."""
+    """UsageError if the file system on ``device`` ends beyond ``disk``: mount(8) would call its superblock bad."""
     with device.open("rb") as file:
 
         def read(offset: int, n: int) -> bytes:
@@ -99,8 +99,8 @@ def require_same(found: str, fs: str | None) -> None:
 
 
 def _holds_data(path: Path) -> bool:
-    """Whether anything but zeros is there. Holes are not read, where the file has any: a `disk` has, a loop device and
-    a `disk` under pyfuse3 have none."""
+    """Whether anything but zeros is there. Holes are skipped where the file reports them: `disk` does, a loop device
+    and a `disk` under pyfuse3 do not."""
     fd, at = os.open(path, os.O_RDONLY | os.O_CLOEXEC), 0
     try:
         while True:

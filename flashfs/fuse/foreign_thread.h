@@ -1,6 +1,6 @@
-/* A thread that Python did not make has no thread state but while it has the GIL, and an exception is kept in the state.
- * The engine raises with the GIL for a moment only, and looks for the exception after it. So each thread of a library's
- * that calls the engine gets a state that lasts until the thread ends. */
+/* A thread that Python did not make has a thread state only while it has the GIL, and an exception is kept in that
+ * state. The engine takes the GIL only for the moment in which it raises, and looks for the exception later. So each
+ * thread of a library that calls the engine gets a state that lasts until the thread ends. */
 #ifndef FLASHFS_FOREIGN_THREAD_H
 #define FLASHFS_FOREIGN_THREAD_H
 
@@ -21,7 +21,7 @@ static void drop_state(void *state)
 
 static void make_state_key(void) { pthread_key_create(&state_of_thread, drop_state); }
 
-/* Without the GIL. Quick for a thread that has its state. */
+/* Call without the GIL. Quick for a thread that has its state. */
 static void keep_state(void)
 {
     static __thread int kept;

@@ -1,4 +1,4 @@
-"""The health of a device, whether it is mounted or lies still: what ``flashfs smart`` shows."""
+"""The health of a device, mounted or not: what ``flashfs smart`` shows."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from flashfs.inspect import opened
 
 def of(where: Path, *, ftl: str | None = None, trust: bool = False) -> dict[str, Any]:
     """``Device.smart`` of a mount or an image, with ``image``, ``ftl``, ``power_cycles``, ``at_least``, ``page_bytes``
-    and ``endurance``. An image is only looked at: a crashed one is recovered in memory.
-    UsageError for what is neither, and a blank one.
+    and ``endurance``. An image is opened read-only: a crashed one is recovered in
+    memory. UsageError for a blank image, and for what is neither.
 
-    ``at_least``: more was written in its ``life``, after the last checkpoint before the power went.
+    ``at_least``: the figures of ``life`` are lower bounds: what was written between the last checkpoint and a power cut
+    is missing.
     """
     if looking.is_served(where):
         place = places.at(where)

@@ -1,4 +1,4 @@
-"""The host's disk below an image, when it fails: what became of that, in one line, for whoever looks."""
+"""Failures of the host's disk below an image, and one line that reports them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LITTLE_BYTES = 1 << 20  # a disk with less than that free is full, whatever it s
 
 
 class HostDisk:
-    """Counts the requests that failed because the file below could not be written. The chip's rules keep what was
-    flushed; only what comes now finds no room."""
+    """Counts the requests that failed because the image's file could not be written. Flushed data stay safe: only new
+    writes find no room."""
 
     def __init__(self, image: Path | None) -> None:
         self._image = image
@@ -29,7 +29,7 @@ class HostDisk:
         self._last_s = 0.0
 
     def note(self, error: BaseException) -> bool:
-        """Whether ``error``, which ended a request, is the host's and not the device's own."""
+        """Whether ``error``, which ended a request, is the host's and not the device's own; it is counted then."""
         if not isinstance(error, OSError) or isinstance(error, FlashfsError) or not error.errno:
             return False
         self._failed += 1
@@ -38,7 +38,7 @@ class HostDisk:
         return True
 
     def errno_of(self, operation: str, offset: int, error: BaseException) -> int:
-        """The errno that the host sees for what ended a request; noted if it is the host's, and in the log in words."""
+        """The errno that the host sees for ``error``, which ended a request. Logs it, and counts it if the host's."""
         return errnos.errno_of(operation, offset, error, self.line() if self.note(error) else None)
 
     def line(self) -> str | None:
@@ -69,7 +69,7 @@ def _free_bytes(image: Path | None) -> int | None:
 
 
 def warning(image: Path) -> str | None:
-    """What is said of a mount on a disk that has no more room for what the image does not have yet; None if it has."""
+    """A warning if the host's disk has no room for parts of the image that are not allocated yet; else None."""
     free = _free_bytes(image)
     if free is None or free >= LITTLE_BYTES:
         return None
@@ -81,7 +81,7 @@ def warning(image: Path) -> str | None:
 
 @contextmanager
 def in_words(image: Path) -> Iterator[None]:
-    """Inside, an image is opened, and so recovered, which takes room on its disk: FlashfsError if that has none."""
+    """Around the opening of an image: recovery takes room on the host's disk. FlashfsError if that is full."""
     try:
         yield
     except NoRoomError as error:

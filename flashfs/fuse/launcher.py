@@ -1,5 +1,5 @@
-"""``python -m flashfs.fuse.launcher``: mounts for another Python process, which says on stdin what, and hears on stdout
-what came of it, as JSON."""
+"""``python -m flashfs.fuse.launcher``: mounts for another Python process, which writes the request to stdin (a pickle)
+and reads the result from stdout (JSON)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def main() -> None:
 
 @contextmanager
 def _nothing_said() -> Iterator[None]:
-    """What a module prints while it is imported goes to stderr: it is no answer. Nothing of this is open afterwards,
-    since the daemon would keep it."""
+    """Send what a module prints while it is imported to stderr: stdout is for the answer. Leaves no descriptor open,
+    since the daemon would inherit it."""
     answers = os.dup(1)
     os.dup2(2, 1)
     try:

@@ -1,4 +1,4 @@
-"""What lies in flash, wherever that is: in an image that lies still, under a mount, or under nbdkit."""
+"""What is in flash: of an image at rest, of a mount, or of an image that nbdkit serves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nandimg.errors import ImageError
 
 
 class OfImage:
-    """An image that nobody serves. ``trust`` as for flashfs.inspect."""
+    """An image that is not served. ``trust`` as for flashfs.inspect."""
 
     def __init__(self, image: Path, trust: bool | str) -> None:
         self._image = image
@@ -43,8 +43,8 @@ class OfImage:
 
 
 def at(where: Path, trust: bool | str = False) -> OfImage | Control:
-    """What there is to look at: at a mountpoint, an image, or the socket of `flashfs nbd`. UsageError for ``trust`` in
-    a device that is served, which knows its FTL."""
+    """What there is to look at: at a mountpoint, an image, or the socket of `flashfs nbd`. UsageError for ``trust``
+    with a device that is served, which knows its FTL."""
     if not is_served(where):
         return OfImage(where, trust)
     if trust:
@@ -53,6 +53,6 @@ def at(where: Path, trust: bool | str = False) -> OfImage | Control:
 
 
 def is_served(where: Path) -> bool:
-    """Whether there is somebody to ask: a folder is a mount, or nothing that can be looked at."""
+    """Whether a server answers for it: a folder is a mount, or nothing that can be looked at."""
     place = mounts.absolute(where)
     return mounts.is_folder(place) or nbd_servers.of(place) is not None

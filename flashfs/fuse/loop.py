@@ -1,7 +1,7 @@
 """A file system on an image in one step, and back: flashfs mount, loop device, mkfs if blank, mount.
 
 The flashfs mount itself lives in a directory of its own, which flashfs.fuse.up_registry gives out: by device and inode,
-so that two files are never confused, whatever they hold. What is there is asked of the system each time, so that both
+so that two files are never confused, whatever they hold. The state is read from the system each time, so that both
 commands can be repeated after any failure.
 """
 
@@ -44,13 +44,13 @@ def need_root(command: str) -> None:
 def up(request: daemon.Request, fs: str | None = None, given: Mapping[str, Any] | None = None) -> Up:
     """Mount the file system of ``request.image`` at ``request.mountpoint``; on failure, undo what this call did.
 
-    ``fs`` None: whatever is there, and ext4 on a blank image. ``given`` are the options that were asked for in so many
-    words, by their names on the command line: an image that is up already without them refuses them.
+    ``fs`` None: whatever is there, and ext4 on a blank image. ``given`` are the options that were given explicitly,
+    by their names on the command line: an image that is up already without them refuses them.
     """
     need_root("up")
     file_systems.check_name(fs)
     header = image.inspect(request.image)
-    if not header.ftl:  # it would be bound before mkfs is missed
+    if not header.ftl:  # else the image would be bound before mkfs is found missing
         file_systems.check_can_make(fs or file_systems.DEFAULT)
     target = request.mountpoint
     with up_registry.turn(request.image), ExitStack() as undo:
@@ -106,7 +106,7 @@ def refuse_others(home: up_registry.Home, request: daemon.Request, given: Mappin
 
 @contextmanager
 def _because(home: Path) -> Iterator[None]:
-    """An error of whatever works on the mount at ``home`` begins with what the device says is wrong, if it does."""
+    """Prefix a FlashfsError of work on the mount at ``home`` with what the device reports as wrong, if anything."""
     try:
         yield
     except FlashfsError as error:
@@ -117,7 +117,7 @@ def _because(home: Path) -> Iterator[None]:
 
 
 def _wrong(home: Path) -> str | None:
-    """What the device that is mounted at ``home`` says is wrong with it, or its host's disk; None if it does not."""
+    """What the device that is mounted at ``home`` reports as wrong with it, or the host's disk; None if nothing."""
     try:
         health = mounts.text(home, "smart.json")
     except (OSError, ValueError, FlashfsError):
@@ -131,7 +131,7 @@ def _remove_directory(path: Path) -> None:
 
 
 def down(place: Path) -> daemon.Unmounted:
-    """Undo `up`, whatever of it is still there; returns when the checkpoint is durable. ``place``: a mountpoint of the
+    """Undo `up`, as far as it is still there; returns when the checkpoint is durable. ``place``: a mountpoint of the
     file system, and the image stays up at its others; or all of it: the image, or its flashfs mount's directory."""
     need_root("down")
     path, whole = home_of(place)
@@ -148,7 +148,7 @@ def _down(path: Path, mountpoint: Path | None) -> daemon.Unmounted:
         up_registry.remove(path)
         return daemon.unmounted_dead(did, image)
     did, warnings = [], []
-    # One whose mount was taken away lazily is on "/disk"; any other that is at this place now is not ours.
+    # A loop device whose flashfs mount was unmounted lazily is on "/disk"; any other at this place is not ours.
     under = loops_under(mountpoint) if mountpoint else []
     lazily = [loop for loop in under if backing_of(loop) in (path / "disk", Path("/disk"))]
     loops = mounts.loops_of(path / "disk") or lazily
@@ -173,7 +173,7 @@ def _down(path: Path, mountpoint: Path | None) -> daemon.Unmounted:
 
 
 def _detach(loop: Path) -> None:
-    """As mounts.detach; the error says who still has its file system."""
+    """As mounts.detach; the error says which processes still have its file system."""
     try:
         mounts.detach(loop)
     except FlashfsError as error:
@@ -232,5 +232,5 @@ def attach(disk: Path) -> tuple[Path, bool]:
 
 
 def _begins_with_it(loop: Path) -> bool:
-    """Whether it shows the disk from its first byte on: one with an offset is somebody else's."""
+    """Whether it shows the disk from its first byte on: one with an offset is not ours."""
     return Path("/sys/block", loop.name, "loop/offset").read_text().strip() == "0"

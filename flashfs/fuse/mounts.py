@@ -21,18 +21,18 @@ T = TypeVar("T")
 
 FS_TYPE = "fuse.flashfs"
 RUN = Path("/run/flashfs")  #: where the mounts of `up` are
-DETACH_S = 5.0  #: in which a loop device is free
-MOMENT_S = 2.0  #: for which a mount may be busy that nobody is seen to hold
+DETACH_S = 5.0  #: within which a loop device is detached
+MOMENT_S = 2.0  #: for which a mount may be busy although no process is seen to hold it
 LINKS_MOST = 40  #: that Linux follows
 
 
 class BusyError(FlashfsError):
-    """Somebody has a file of the mount open, stands in it, or looks at it just now."""
+    """A process has a file of the mount open or its working directory there, or looks at it just now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A line of a process's mountinfo; ``device`` is "major:minor", ``root`` what of the file system is seen there."""
+    """A line of a process's mountinfo; ``device`` is "major:minor", ``root`` the part of the file system there."""
 
     mountpoint: Path
     fs_type: str
@@ -78,8 +78,8 @@ def find(mountpoint: Path) -> Path:
 
 
 def around(path: Path) -> Mount | None:
-    """The flashfs mount that ``path`` lies in, without being its mountpoint; None if it lies in none. What is in one is
-    not to be asked for without need: its daemon may not answer."""
+    """The flashfs mount that ``path`` lies in, without being its mountpoint; None if it lies in none. Do not
+    access what is in one without need: its daemon may not answer."""
     return next((one for one in table() if one.fs_type == FS_TYPE and one.mountpoint in path.parents), None)
 
 
@@ -89,7 +89,7 @@ def is_folder(path: Path) -> bool:
 
 
 def instead(path: Path, mount: Mount | None) -> str:
-    """What is at a path that is not the mountpoint which it is said to be; of an image, where that is mounted."""
+    """What is at a path that was named as a mountpoint and is none; for an image, where that is mounted."""
     if mount is not None:
         return f"{mount.fs_type} of {mount.source} is mounted there"
     outer = around(path)
@@ -108,7 +108,7 @@ def instead(path: Path, mount: Mount | None) -> str:
 
 
 def absolute(path: Path) -> Path:
-    """The path as the mount table has it, without links. A flashfs mount on the way is not looked into: its daemon may
+    """The path as the mount table has it, without links. Does not access a flashfs mount on the way: its daemon may
     not answer, or be gone. UsageError in a folder that was deleted."""
     ours = {mount.mountpoint for mount in table() if mount.fs_type == FS_TYPE}
     done, rest, links = Path("/"), list(whole(path).parts), 0
@@ -135,7 +135,7 @@ def whole(path: Path) -> Path:
 
 
 def _target(path: Path) -> Path | None:
-    """Where a link leads; None for what is none, or cannot be looked at."""
+    """Where a link leads; None for what is no link, or cannot be read."""
     try:
         return path.readlink()
     except OSError:
@@ -186,7 +186,7 @@ def check_fuse() -> None:
 
 def check_mountpoint(path: Path) -> bool:
     """Raise unless ``path`` is an empty directory with nothing mounted on it; one that is only missing itself, in a
-    folder that exists, is made. True if it was: whoever then fails removes it."""
+    folder that exists, is made. Returns whether it was made: a caller that fails later removes it."""
     over = at(path)
     if over is not None:
         raise FlashfsError(f"{path} is already mounted ({over.fs_type} of {over.source}): unmount it first")
@@ -210,7 +210,7 @@ def check_mountpoint(path: Path) -> bool:
 def is_corpse(path: Path) -> bool:
     """True if a FUSE file system is mounted at ``path`` whose daemon is gone; SilentError if it does not answer.
 
-    Asks for what the kernel never remembers: the attributes of the dead it may still know.
+    Uses statfs, which the kernel never caches: it may still have the attributes of a dead mount.
     """
     try:
         ask(path, lambda: os.statvfs(path))
@@ -264,9 +264,9 @@ def mounts_of(source: Path) -> list[Path]:
 
 
 def clear_corpse(path: Path, timeout_s: float = 0.0) -> list[str]:
-    """Take away the mount of a dead daemon at ``path`` and what hangs on its `disk`, and nothing else.
+    """Unmount the mount of a dead daemon at ``path`` and what is on its `disk`, and nothing else.
 
-    Returns what was done, one line each; nothing if ``path`` is no corpse, and none after ``timeout_s``.
+    Returns what was done, one line each; [] if ``path`` is no corpse, and does not become one within ``timeout_s``.
     """
     said: list[str] = []
     end = time.monotonic() + timeout_s
@@ -285,7 +285,7 @@ def clear_corpse(path: Path, timeout_s: float = 0.0) -> list[str]:
 
 
 def detach(loop: Path) -> None:
-    """Detach a loop device, and wait until it is: `losetup -d` only asks for it if somebody still has it open."""
+    """Detach a loop device, and wait until it is: `losetup -d` only schedules that while it is still open."""
     backing = Path("/sys/block", loop.name, "loop/backing_file")
     run("losetup", "-d", str(loop), what=f"detaching {loop}")
     end = time.monotonic() + DETACH_S
@@ -296,13 +296,13 @@ def detach(loop: Path) -> None:
 
 
 def umount(path: Path, which: str = "") -> None:
-    """Unmount any file system. One that somebody only looks at is busy for a moment, which is waited for."""
+    """Unmount any file system. Waits while it is busy for a moment because a process looks at it."""
     patiently(lambda: run("umount", str(path), what=f"unmounting {path}{which}"))
 
 
 def patiently(unmounts: Callable[[], object], is_held: Callable[[BusyError], None] = lambda error: None) -> None:
-    """Call ``unmounts`` until it finds nobody there, for MOMENT_S at most: whoever asks /proc which files a process has
-    open keeps their mounts busy. ``is_held`` may raise if there is nothing to wait for."""
+    """Call ``unmounts`` until the mount is not busy, for MOMENT_S at most: a program that reads from /proc which files
+    a process has open keeps their mounts busy. ``is_held`` may raise if there is nothing to wait for."""
     end_s = time.monotonic() + MOMENT_S
     while True:
         try:
@@ -324,7 +324,7 @@ def release(path: Path, *, lazy: bool = False) -> None:
 
 def run(program: str, *arguments: str, what: str, hint: str = "") -> str:
     """Run one of the system's programs and return what it printed; FlashfsError with its words if it fails. It has a
-    session of its own: a terminal's Ctrl-C is for us, who may be in the middle of taking a mount away."""
+    session of its own: a terminal's Ctrl-C goes to this process, which may be in the middle of an unmount."""
     try:
         done = subprocess.run(
             [program, *arguments], capture_output=True, text=True, errors="surrogateescape", stdin=subprocess.DEVNULL,
@@ -341,6 +341,6 @@ def run(program: str, *arguments: str, what: str, hint: str = "") -> str:
 
 
 def environment() -> dict[str, str]:
-    """Ours, with English messages and the places of programs that an ordinary user's PATH leaves out."""
+    """This process's environment, with English messages and the folders that an ordinary user's PATH leaves out."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     return {**os.environ, "PATH": path, "LC_ALL": "C"}

@@ -1,7 +1,7 @@
 """The native server: libfuse's low-level interface in threads of its own, which answer `disk` without the interpreter.
 
-flashfs.fuse._native has the session; this is its life under trio, which keeps the signals and whatever else the process
-does. The session's threads are the only ones that touch the device while they run.
+flashfs.fuse._native has the session; this runs it under trio, which handles signals and the rest of the process. The
+session's threads are the only ones that touch the device while they run.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class NativeServer:
                 nursery.start_soon(self._announce, hello, task_status)
                 nursery.start_soon(self._wake, session)
                 try:
-                    async with trio.open_nursery() as threads:  # not to be abandoned: the device is theirs
+                    async with trio.open_nursery() as threads:  # must not be abandoned: they use the device
                         for _ in range(session.threads_wanted):
                             threads.start_soon(
                                 trio.to_thread.run_sync, session.serve, lambda: token.run_sync_soon(hello.set)

@@ -15,8 +15,8 @@ HOST = "localhost"
 @dataclass(frozen=True)
 class Request:
     """Paths are absolute; ``dram`` in bytes, None for the scheme's own choice. Either ``socket`` or ``port`` is given.
-    ``teller`` is the descriptor of a pipe to the process that starts nbdkit, ``stderr`` that of its stderr, for what is
-    said once a client may come: what nbdkit says before is a part of the error if it does not start."""
+    ``teller`` is the descriptor of a pipe to the process that starts nbdkit. ``stderr`` is that of its stderr, for
+    messages after the start: what nbdkit prints before is part of the error if it does not start."""
 
     image: Path
     socket: Path | None = None
@@ -29,7 +29,7 @@ class Request:
     plp: bool = False
     realtime: bool = False
     read_only: bool = False
-    once: bool = False  # the last client's leaving ends it
+    once: bool = False  # it ends when the last client leaves
     foreground: bool = False
     log: Path | None = None
     stats: Path | None = None

@@ -1,4 +1,4 @@
-"""Which images are served to NBD clients on this machine: asked of the system, nothing is remembered."""
+"""Which images are served to NBD clients on this machine: read from /proc each time, nothing is stored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def address(pid: int) -> str:
 
 
 def servers(proc: Path = PROC) -> list[Serving]:
-    """Those that this process can see, by process numbers."""
+    """Those that this process can see, in the order of process numbers."""
     return [serving for _, serving in _requests(proc)]
 
 

@@ -19,12 +19,12 @@ from flashfs.fuse import asking, mounts, nbd_servers
 
 ANSWER_BYTES = 1 << 20  # of a read
 TOLD_S = 0.2  # between two looks at how far a command is
-Progress = Callable[[float], None]  # is told which share is done
+Progress = Callable[[float], None]  # called with the share that is done, 0 to 1
 
 
 class Place(Protocol):
-    """``name`` is what a person would call it. Both raise DeadError if nobody is there any more, SilentError if it was
-    stopped, PermissionError if it is another user's."""
+    """``name`` is its name in messages. ``text`` and ``give`` raise DeadError if the server is gone, SilentError if it
+    was stopped, PermissionError if it is another user's."""
 
     @property
     def name(self) -> str: ...
@@ -33,7 +33,7 @@ class Place(Protocol):
         """One of its texts; OSError, and ValueError for what is no JSON."""
 
     def give(self, command: str, progress: Progress | None) -> dict[str, Any]:
-        """The answer to a command, once it is done or refused. ``progress`` is told how far it is, if it says so."""
+        """The answer to a command, once it is done or refused. ``progress`` gets the share that is done, if known."""
 
 
 def at(where: Path) -> Place:
@@ -102,7 +102,7 @@ class NbdPlace:
         return asking.ask(Path(self.name), self.name, question, timeout_s)
 
     def _asked(self, line: str) -> Any:
-        """What is said to that, as a file."""
+        """The answer to ``line``, as a file."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as end:
                 end.connect(nbd_servers.address(self.served.pid))
@@ -131,8 +131,8 @@ def _told(fd: int, command: bytes, progress: Progress | None) -> dict[str, Any]:
 
 
 def _give(fd: int, command: bytes, progress: Progress | None) -> None:
-    """Returns when the command is done; OSError if it was refused. The write of it waits that long in the kernel.
-    ``progress`` is told a share every TOLD_S, and 1 once the command is done."""
+    """Returns when the command is done; OSError if it was refused. The write waits in the kernel until then.
+    ``progress`` gets a share every TOLD_S, and 1 once the command is done."""
     if progress is None:
         os.write(fd, command)
         return
@@ -160,9 +160,9 @@ def _give(fd: int, command: bytes, progress: Progress | None) -> None:
 
 @contextmanager
 def _apart() -> Iterator[set[int]]:
-    """Keeps this thread off one processor, and gives that one: over io_uring a processor's requests are done one after
-    another, and a question that comes from where the command did would be answered behind it. With one processor there
-    is no such place."""
+    """Keeps this thread off one processor, and yields that one: over io_uring the requests of one processor are done in
+    a row, so a question from the command's processor would be answered after the command. With one processor there is
+    no choice."""
     all_of_them = os.sched_getaffinity(0)
     one = {min(all_of_them)}
     if all_of_them == one:

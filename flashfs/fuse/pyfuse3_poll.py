@@ -1,12 +1,12 @@
 """Takes pyfuse3's requests from the kernel without a turn of trio's loop for each of them.
 
 pyfuse3 waits for its file descriptor through trio before every request, and hands it from task to task: on two cores
-that is 30 to 50 us a request, several times what the kernel, the handlers and a device in memory take together (4 KiB
+that is 30 to 50 us per request, several times what the kernel, the handlers and a device in memory take together (4 KiB
 at depth 16: 12 k to 20 k IOPS that way, 50 k to 110 k this way). Here one task stays at the descriptor and asks the
 kernel directly; trio gets its turn when nothing is waiting, and after so many requests. Another task takes over only
 when the one at the descriptor is about to await something.
 
-It replaces one function of pyfuse3 that is not public, for as long as a session runs. A pyfuse3 that lacks it is served
+It replaces one function of pyfuse3 that is not public, for as long as a session runs. A pyfuse3 that lacks it waits in
 its own way, only slower. Rejected: one task and nothing else, since then a flush in a thread stops the texts; and a
 thread of our own for the descriptor, since each request would then cross threads.
 """
@@ -35,7 +35,7 @@ class Turns(trio.abc.Instrument):
         self._poll.register(descriptor, select.POLLIN)
         self._at_descriptor: trio.lowlevel.Task | None = None
         self._others = trio.lowlevel.ParkingLot()
-        self._away = 0  # handlers that await: trio must not be kept from what they wait for
+        self._away = 0  # handlers that await: trio must run what they wait for
         self._served = 0
         self._closed = False
 
@@ -56,7 +56,7 @@ class Turns(trio.abc.Instrument):
                 await self._idle()
             elif events[0][1] & select.POLLIN:
                 return True
-            else:  # unmounted: the read that follows tells pyfuse3 so
+            else:  # unmounted: pyfuse3 learns it from the read that follows
                 self.close()
                 return True
         return False
@@ -69,7 +69,7 @@ class Turns(trio.abc.Instrument):
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """Around whatever a handler awaits: meanwhile another task reads requests."""
+        """Around what a handler awaits: meanwhile another task reads requests."""
         self._away += 1
         if self._at_descriptor is trio.lowlevel.current_task():
             self._at_descriptor = None
@@ -93,7 +93,7 @@ class Turns(trio.abc.Instrument):
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Stand in for pyfuse3's own waiting while inside."""
+        """Replace pyfuse3's own waiting while inside."""
         original = getattr(pyfuse3, "_wait_fuse_readable", None)
         if original is None:
             yield
@@ -108,7 +108,7 @@ class Turns(trio.abc.Instrument):
 
 
 def open_sessions() -> set[int]:
-    """The descriptors of this process that are open on /dev/fuse. pyfuse3 keeps its own to itself."""
+    """The descriptors of this process that are open on /dev/fuse. pyfuse3 does not show its own."""
     found = set()
     for link in Path("/proc/self/fd").iterdir():
         try:

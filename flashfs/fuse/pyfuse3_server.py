@@ -1,9 +1,9 @@
 """The server that needs nothing but Python: pyfuse3 on trio, one request at a time in the interpreter.
 
-The handlers of `disk` take about a microsecond above what the device takes, by three decisions: none of them awaits
+The handlers of `disk` take about a microsecond more than the device, by three decisions: none of them awaits
 unless a flush is under way; `disk` is opened for direct I/O, so that no attribute is asked for again after each write
 and every request of the host is a request of the device; and requests are taken from the kernel as
-``flashfs.fuse.pyfuse3_poll`` says, which is where most of the time was.
+``flashfs.fuse.pyfuse3_poll`` says, which is where most of the time went.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from flashfs.replay.trace_writer import Recording
 
 # Each task of pyfuse3 keeps a buffer of 1 MiB. One works while nothing blocks; the others answer for the texts while a
-# flush is under way and the writes behind it wait.
+# flush is under way and the writes after it wait.
 TASKS_MAX = 8
 REQUESTS_UNDER_WAY_MAX = 64
-REQUEST_BYTES = 1 << 20  # the kernel's largest, unless it was told to ask for more
+REQUEST_BYTES = 1 << 20  # the kernel's largest, unless it is configured for more
 # as traces count them
 OP_READ, OP_WRITE, OP_TRIM, OP_FLUSH = (OPERATIONS.index(name) for name in ("read", "write", "trim", "flush"))
 DURABLE = DISK + 1  # the handle of `disk` where it was opened with O_SYNC or O_DSYNC; texts have the next ones
@@ -54,8 +54,8 @@ logging.getLogger("pyfuse3").addFilter(_is_news)
 
 
 class Traffic:
-    """What the host has asked of `disk`, as ``flashfs.fuse.tree`` wants it: requests when they are begun, whatever
-    comes of them, and the bytes of those that were answered. Plain integers, because each request pays for them."""
+    """What the host has asked of `disk`, as ``flashfs.fuse.tree`` wants it: requests, also those that failed, and the
+    bytes of those that were done. Plain integers, because each request pays for them."""
 
     __slots__ = ("in_flight", "read_bytes", "reads", "syncs", "trim_bytes", "trims", "write_bytes", "writes")
 
@@ -84,13 +84,13 @@ class Handlers(pyfuse3.Operations):
         self.ready = trio.Event()
         self._device = device
         self._read_into: Callable[[int, Any], Any] = device.read_into
-        # Every read is made here: pyfuse3 has sent what it was given before anything else can run. A fresh buffer for
-        # each would be cleared, and of 1 MiB mapped and unmapped, which takes longer than the read.
+        # Every read uses this buffer: pyfuse3 sends it before anything else can run. A fresh buffer for each read would
+        # be cleared, and one of 1 MiB mapped and unmapped, which takes longer than the read.
         self._buffer: Any = memoryview(bytearray(REQUEST_BYTES))
         self._size = device.size
         self._tree = tree
-        # Held across an await by a flush only. Everything else runs from start to end in trio's one thread, so that it
-        # is enough to see that the lock is free: taking it would cost a turn of the loop for each request.
+        # Only a flush holds it across an await. Everything else runs from start to end in trio's one thread, so it is
+        # enough to see that the lock is free: taking it would cost a turn of the loop for each request.
         self._lock = trio.Lock()
         self.turns: Turns | None = None  # known once mounted
         self._texts: dict[int, bytes] = {}
@@ -102,7 +102,7 @@ class Handlers(pyfuse3.Operations):
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        """Hold the device, whatever is awaited meanwhile; requests go on being read."""
+        """Lock the device, also across an await; requests are still read meanwhile."""
         with self.turns.away() if self.turns else nullcontext():
             async with self._lock:
                 yield
@@ -136,7 +136,7 @@ class Handlers(pyfuse3.Operations):
             raise self._failed("read", off, error) from None
         finally:
             traffic.in_flight -= 1
-            traffic.reads += 1  # with its bytes: whoever looks in between finds both or neither
+            traffic.reads += 1  # with its bytes: a look in between finds both or neither
 
     async def write(self, fh: FileHandleT, off: int, buf: bytes) -> int:
         """A flush follows if the file was opened for that. pyfuse3 does not say what a single write asks for."""
@@ -213,7 +213,7 @@ class Handlers(pyfuse3.Operations):
     async def open(self, inode: InodeT, flags: FlagT, ctx: RequestContext) -> FileInfo:
         writes = flags & os.O_ACCMODE != os.O_RDONLY
         if inode == DISK:
-            durable = flags & os.O_DSYNC  # as O_SYNC has it too
+            durable = flags & os.O_DSYNC  # O_SYNC includes it
             if flags & os.O_TRUNC:
                 await self._cut(0)
             return FileInfo(fh=FileHandleT(DURABLE if durable else DISK), direct_io=True, keep_cache=False)
@@ -261,8 +261,8 @@ class Handlers(pyfuse3.Operations):
         fh: FileHandleT | None,
         ctx: RequestContext,
     ) -> pyfuse3.EntryAttributes:
-        """An SSD has one size and one owner; to be cut empties what is cut off. Only `disk` takes times; a shell that
-        redirects into `control` cuts it first, and that means nothing."""
+        """An SSD has one size and one owner; truncation trims what is cut off. Only `disk` takes times. A shell that
+        redirects into `control` truncates it first, which has no effect."""
         if fields.update_mode or fields.update_uid or fields.update_gid:
             raise FUSEError(errno.EPERM)
         if self._tree.takes_commands(inode) and fields.update_size:
@@ -280,7 +280,7 @@ class Handlers(pyfuse3.Operations):
         return await self.getattr(inode, ctx)
 
     async def _cut(self, size: int) -> None:
-        """Truncation: what lies behind ``size`` is trimmed, and the size is what it was."""
+        """Truncation: what lies beyond ``size`` is trimmed, and the size does not change."""
         if self._tree.is_used():
             raise FUSEError(errno.EBUSY)
         length = self._size - size
@@ -293,7 +293,7 @@ class Handlers(pyfuse3.Operations):
             async with self._alone():
                 self._device.trim(size, length)
             traffic.trim_bytes += length
-            if self.turns:  # the kernel forgets what it has of the rest only if the size changes
+            if self.turns:  # the kernel drops its cached pages of the rest only if the size changes
                 with self.turns.away():
                     await trio.to_thread.run_sync(pyfuse3.invalidate_inode, InodeT(DISK))
         except Exception as error:
@@ -303,7 +303,7 @@ class Handlers(pyfuse3.Operations):
             self._tree.note_change()
 
     async def _refused(self, *_: Any) -> NoReturn:
-        """Of whatever would make, remove or rename: the names are what they are."""
+        """Refuses to make, remove or rename: the names are fixed."""
         raise FUSEError(errno.EPERM)
 
     create = mkdir = mknod = symlink = link = rename = unlink = rmdir = _refused  # type: ignore[assignment]
@@ -331,7 +331,7 @@ class Handlers(pyfuse3.Operations):
 
 
 class RealtimeHandlers(Handlers):
-    """The same, each reply kept back until its virtual end. Others are read and done meanwhile."""
+    """The same, with each reply delayed until its virtual end. Other requests are read and done meanwhile."""
 
     def __init__(self, device: Device, tree: Tree, traffic: Traffic, recorder: Recording | Tape | None = None) -> None:
         super().__init__(device, tree, traffic, recorder)
@@ -353,7 +353,7 @@ class RealtimeHandlers(Handlers):
 
     @asynccontextmanager
     async def _felt(self) -> AsyncIterator[None]:
-        """The device is told when the request came, and says when it ends."""
+        """Give the device the arrival time of the request, and wait until the end time that it reports."""
         with self.turns.away() if self.turns else nullcontext():
             self._device.now_ns = time.monotonic_ns() - self._zero_ns
             yield
@@ -438,7 +438,7 @@ def mount(handlers: Handlers, mountpoint: Path, options: Sequence[str]) -> None:
 
 
 class Option(str):
-    """A mount option with a file's name in it: pyfuse3 would have it in ASCII."""
+    """A mount option with a file's name in it: pyfuse3 would encode it as ASCII."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The exception that a function without the GIL left behind, for a caller who answers in C and cannot raise it."""
+"""The exception that a function without the GIL left pending, for a caller that answers in C and cannot raise it."""
 from cpython.exc cimport PyErr_Fetch, PyErr_NormalizeException
 from cpython.ref cimport PyObject, Py_XDECREF
 from libc.errno cimport EIO
@@ -6,8 +6,8 @@ from libc.stdint cimport uint64_t
 
 
 cdef inline int errno_of_raised(object errno_of, object fail_if_lost, object operation, uint64_t offset) noexcept:
-    """What ``errno_of`` makes of the exception that is waiting, which is taken; EIO if none is. ``fail_if_lost`` may
-    raise what says more."""
+    """The errno that ``errno_of`` gives for the pending exception, which is cleared; EIO if none is pending. If
+    ``fail_if_lost`` raises, that error is used, since it says more."""
     cdef PyObject* kind = NULL
     cdef PyObject* value = NULL
     cdef PyObject* trace = NULL

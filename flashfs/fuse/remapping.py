@@ -1,4 +1,4 @@
-"""A remap asked for by a person: on a mount by its `disk`, on an image that is not mounted by opening it."""
+"""A remap on request: on a mount through its `disk`, on an image that is not mounted by opening it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def remap(
     """The ``length`` bytes at ``target`` read what those at ``source`` do; durable when this returns.
 
     ``where`` is a mount point or an image. Returns what was asked, and how many pages of the target were ``remapped``
-    and how many ``copied``; on a mount, remaps of others meanwhile are counted too. UsageError for what leaves the
-    device, or for what is neither.
+    and how many ``copied``; on a mount, remaps of others meanwhile are counted too. UsageError for ranges that
+    leave the device, or if ``where`` is neither.
     """
     place = mounts.absolute(where)
     mount = mounts.at(place)
@@ -77,7 +77,7 @@ def _send(place: Path, server: str, target: int, source: int, length: int, move:
 
 
 def _remapped(stats: dict[str, Any], ftl: str) -> int:
-    """Pages that were asked to be remapped and were not copied, of statistics."""
+    """Pages that were remapped and not copied, from the statistics."""
     if not (is_registered(ftl) and scheme(ftl).remaps):
         return 0
     refused = sum(n for name, n in stats["scheme"].items() if name.startswith("remap_refused"))

@@ -1,10 +1,10 @@
-/* What libfuse 3.18 and newer has beside Debian's: shared mappings, and requests that come over io_uring if it was built
- * for that.
+/* What libfuse 3.18 and newer has and Debian's has not: shared mappings, and requests that come over io_uring if it was
+ * built for that.
  *
- * libfuse starts a thread for each processor then, pinned to it, which does what comes from there; /dev/fuse still has
- * what concerns no request. Its threads are none of ours: they have no buffer and no state in the interpreter, and
- * libfuse ends them by pthread_cancel(3). That must not happen within a request, whose locks nobody would give back, so
- * a thread that has seen one takes no cancellation any more: it ends by the event that comes with it. */
+ * With io_uring, libfuse starts one thread per processor, pinned to it, which does the requests from there; /dev/fuse
+ * still carries what concerns no request. These threads are libfuse's: they have no buffer and no thread state of the
+ * interpreter, and libfuse ends them by pthread_cancel(3). That must not happen within a request, whose locks would
+ * stay locked. So a thread that has seen a request disables cancellation: it ends by the event that comes with it. */
 #ifndef FLASHFS_RINGS_H
 #define FLASHFS_RINGS_H
 
@@ -18,7 +18,7 @@
 
 #define REPLY_BUFFER_BYTES (1 << 20)
 
-/* What a thread copies through, a request at a time. */
+/* The buffer that a thread copies through, one request at a time. */
 static __thread unsigned char *my_buffer;
 static __thread bool i_serve_a_ring;
 static pthread_key_t buffers;
@@ -39,7 +39,7 @@ static unsigned char *get_buffer(void) {
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
 
-/* Not in the shared library's list of names: without it the threads end when the mount does. */
+/* Not in the shared library's list of names, so it is weak: without it the threads end when the mount does. */
 extern int fuse_uring_stop(struct fuse_session *session) __attribute__((weak));
 
 static bool rings_offered(struct fuse_conn_info *conn) {
@@ -58,7 +58,7 @@ static bool rings_stop(struct fuse_session *session) {
     fuse_uring_stop(session);
     return true;
 }
-/* Where a reply's data have to be in the end; NULL for a request that came otherwise. */
+/* Where the data of a reply must be put; NULL for a request that did not come over a ring, or has too little room. */
 static unsigned char *payload_of(fuse_req_t req) {
     char *at = NULL;
     size_t size = 0;
@@ -79,7 +79,7 @@ static unsigned char *payload_of(fuse_req_t req) { (void)req; return NULL; }
 
 #endif
 
-/* A lock that is held for some microseconds: who finds it taken spins a little before it sleeps. */
+/* A lock that is held for some microseconds: a thread that finds it taken spins a little before it sleeps. */
 static int init_short_lock(pthread_mutex_t *lock) {
     pthread_mutexattr_t kind;
     int failed;
@@ -90,7 +90,7 @@ static int init_short_lock(pthread_mutex_t *lock) {
     return failed;
 }
 
-/* The session of a request: the first thing that a handler asks. */
+/* The session of a request. Each handler calls this first. */
 static void *session_of(fuse_req_t req) {
     if (is_from_ring(req) && !i_serve_a_ring) {
         int before;

@@ -1,4 +1,4 @@
-"""What is mounted on this machine, and what lies over it: asked of the system, nothing is remembered."""
+"""The flashfs mounts of this machine, and what is on them: read from the system each time, nothing is stored."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from typing import Any
 
 from flashfs.fuse import asking, mounts, up_registry, users
 
-ANSWER_S = 2.0  #: a daemon has so long to say who it is
-SLACK_S = 1.0  #: and what else is asked of the system, so much longer
+ANSWER_S = 2.0  #: that a daemon has to answer
+SLACK_S = 1.0  #: more, for all that is asked in parallel
 
 
 @dataclass(frozen=True)
 class Mounted:
-    """One image that is mounted, or in use otherwise. ``directory`` is where `disk` is; None: not here.
+    """One image that is mounted, or in use otherwise. ``directory`` is where `disk` is; None: not mounted here.
 
-    ``state``: "up"; "dead", its daemon is gone; "does not answer" (``pid`` is known then, if the kernel tells);
-    "another user's", who alone is told ``pid`` and ``ftl``; "held", not mounted here any more, and served all the same,
-    since ``held_by`` keep the mount; "busy", process ``pid`` has it and serves nothing: it writes the checkpoint behind
-    an unmount, recovers, checks. ``mountpoints`` are those of ``file_system``, which lies on ``loops``."""
+    ``state``: "up"; "dead", its daemon is gone; "does not answer" (``pid`` is given if the kernel reports it); "another
+    user's", and only that user gets ``pid`` and ``ftl``; "unknown", it went away meanwhile; "held", not mounted here
+    any more but still served, since ``held_by`` keep the mount; "busy", process ``pid`` has it and serves nothing: it
+    writes the checkpoint after an unmount, recovers, or checks. ``mountpoints`` are those of ``file_system``, which is
+    on ``loops``."""
 
     image: str
     ftl: str | None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flashfs.fuse.write_log import Tape
     from flashfs.replay.trace_writer import Recording
 
-ROOT = 1  # what FUSE calls the root of every mount
+ROOT = 1  # FUSE's inode number for the root of every mount
 DISK = 2
 SECTOR_BYTES = 512  # the unit of st_blocks
 
@@ -58,8 +58,8 @@ class Attr:
 
 @dataclass(frozen=True)
 class About:
-    """What a daemon knows of its mount: when `disk` changed before it, in ns since the epoch (None: perhaps now), and
-    the options that it was ``asked`` for, which config.json shows."""
+    """What a daemon knows of its mount: when `disk` last changed before it, in ns since the epoch (None: perhaps now),
+    and the options that it was ``asked`` for, which config.json shows."""
 
     changed_ns: int | None = None
     asked: Mapping[str, Any] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class About:
 class Tree:
     """Names, inode numbers and attributes of one mounted device, and the texts beside `disk`.
 
-    ``text`` asks the device, so that only the holder of the server's lock may call it; nothing else here does.
+    Only the holder of the server's lock may call ``text`` and ``obey``, which use the device; the rest does not.
     ``traffic()`` is what the server has been asked for since it started, counted as the host counts: {"requests":
     {"read", "write", "trim", "flush"}, "bytes": {"read", "write", "trim"}, "in_flight": requests begun and not ended}.
     ``transport()`` is how they come: by io_uring, or by read(2) of /dev/fuse.
@@ -89,7 +89,7 @@ class Tree:
         self._time_ns = time.time_ns()
         changed_ns = self._time_ns if about.changed_ns is None else about.changed_ns
         self._atime_ns = self._mtime_ns = self._ctime_ns = changed_ns
-        # What the daemon adds to the configuration: `umount` waits for this process, and people ask who serves.
+        # What the daemon adds to the configuration: `umount` waits for this process, and users ask which one serves.
         self._mount: dict[str, Any] = {"mountpoint": str(mountpoint), "server": server, "pid": os.getpid()}
         self._mount["record"] = str(recorder.path) if recorder else None
         self._mount["asked"] = dict(about.asked)
@@ -128,7 +128,7 @@ class Tree:
         return self._host_disk.errno_of(operation, offset, error)
 
     def is_used(self) -> bool:
-        """True if a loop device lies on `disk`: it must not be emptied by a slip."""
+        """True if a loop device is on `disk`, which must not be emptied by mistake then."""
         return bool(mounts.loops_of(self._disk))
 
     def is_text(self, inode: int) -> bool:
@@ -147,7 +147,7 @@ class Tree:
 
     def obey(self, inode: int, command: bytes, tell: Tell) -> tuple[bytes, bool]:
         """(the answer to what was written to such a file, whether it was done); an OSError says why it was not.
-        ``tell`` is given what to answer to who reads meanwhile."""
+        ``tell`` gets the answer for reads that come before the command is done."""
         return self._takers[self._names[inode - DISK]](command, tell)
 
     def _stats(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Tree:
     def attr(self, inode: int) -> Attr | None:
         """The attributes of a node, or None if there is no such node.
 
-        A text's size is that of the last one made, and 0 before that, as in /proc: to make one for each `ls -l` would
+        A text's size is that of the last one made, and 0 before that, as in /proc: making one for each `ls -l` would
         cost a walk over all blocks.
         """
         if inode == DISK:
@@ -178,7 +178,7 @@ class Tree:
         return Attr(inode, mode, links, self._uid, self._gid, size, self.device.page_bytes, *times)
 
     def note_change(self) -> None:
-        """`disk` was written, trimmed or remapped, now: programs that copy what changed ask for this."""
+        """`disk` was written, trimmed or remapped, now: programs that copy what changed read its times."""
         self._mtime_ns = self._ctime_ns = time.time_ns()
 
     def set_times(self, atime_ns: int | None, mtime_ns: int | None) -> None:
@@ -189,13 +189,13 @@ class Tree:
 
 
 def _mark(tape: Tape, data: bytes, _: Tell) -> tuple[bytes, bool]:
-    """What was written to `mark`, onto the tape."""
+    """Put what was written to `mark` on the tape."""
     tape.mark(data)
     return encoded(tape.figures()), True
 
 
 def encoded(found: dict[str, Any]) -> bytes:
-    """``found`` as JSON, a field a line. Arrays go in one piece, without a thought for each item: the host waits."""
+    """``found`` as JSON, one field per line. Arrays are converted in one piece, not item by item: the host waits."""
     arrays = {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
     plain = {name: value for name, value in found.items() if name not in arrays}
     made = json.dumps(plain, indent=2, default=str).encode()

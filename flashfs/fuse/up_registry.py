@@ -1,9 +1,9 @@
-"""Where images that are up live: a directory each under /run/flashfs, and beside it a record of whose it is.
+"""Where images that are up are mounted: a directory each under /run/flashfs, and beside it a record of the image.
 
 The directory has the name of the image's UUID, which copies of a file share: another file with the same UUID gets a
-directory of its own, ``UUID-2``. What an image *is*, is its device and inode. The record, ``NAME.json``, says these,
+directory of its own, ``UUID-2``. An image is identified by its device and inode. The record, ``NAME.json``, has these,
 the path, the options that it was brought up with, and the mountpoints of its file system, so that `down` finds
-everything even if half of it is gone. Whether anything of that is still there is asked of the system each time.
+everything even if half of it is gone. Whether anything of that is still there is read from the system each time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Home:
         return record_of(self.path)
 
     def save(self) -> None:
-        """Write the record, in one piece."""
+        """Write the record, by a rename: whole or not at all."""
         said = {
             "image": str(self.image), "device": self.file[0], "inode": self.file[1], "options": self.options,
             "mountpoints": [str(one) for one in self.mountpoints],
@@ -70,7 +70,7 @@ def file_of(image: Path) -> tuple[int, int]:
 
 
 def all_homes() -> list[Home]:
-    """Those that have a record. One that cannot be read is nobody's."""
+    """Those that have a record that can be read."""
     found = [read(record.with_suffix("")) for record in sorted(RUN.glob("*.json"))]
     return [home for home in found if home is not None]
 
@@ -87,7 +87,7 @@ def read(path: Path) -> Home | None:
 
 def claim(image: Path, uuid: UUID) -> tuple[Home, bool]:
     """The home of ``image``, and whether it was made now. Its directory is root's whatever the umask, as is the one
-    that holds them all. No other file's home is ever given, whatever has become of that."""
+    that holds them all. Never returns the home of another file, even if that file is gone."""
     file = file_of(image)
     with _alone():
         for home in all_homes():
@@ -109,8 +109,8 @@ def _names(uuid: UUID) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove the directory and the record of an image that is down, and what holds them if they were the last. One that
-    has a mount stays."""
+    """Remove the directory and the record of an image that is down, and RUN if they were the last. One that has a mount
+    stays."""
     if not RUN.exists():
         return
     with _alone():
@@ -125,11 +125,11 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def turn(image: Path) -> Iterator[None]:
-    """`up` and `down` of one image take turns. By a lock of POSIX, which the daemon that `up` forks does not inherit,
-    and which the daemon's own lock, flock(2), knows nothing of."""
+    """`up` and `down` of one image take turns, by a POSIX lock: the daemon that `up` forks does not inherit it, and it
+    does not conflict with the daemon's own lock, flock(2)."""
     try:
         fd = os.open(image, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:  # gone, or another's: whoever works on it says so
+    except OSError:  # gone, or another user's: the work inside reports it
         yield
         return
     try:
@@ -141,7 +141,7 @@ def turn(image: Path) -> Iterator[None]:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """While homes are looked through and made: no other process does. The directory is there inside."""
+    """Keeps other processes out while homes are searched and made. RUN exists inside."""
     held = _lock()
     try:
         yield
@@ -150,7 +150,7 @@ def _alone() -> Iterator[None]:
 
 
 def _lock() -> int:
-    """A descriptor of the directory, locked. It is made if need be: the last one to leave removes it."""
+    """A locked descriptor of RUN, which is made if need be: ``remove`` of the last home removes it."""
     while True:
         RUN.mkdir(mode=0o755, exist_ok=True)
         try:

@@ -1,5 +1,5 @@
-"""Who has an image open, and what keeps a mount alive that is not to be seen here: asked of /proc, nothing is
-remembered. What another user's process does, only root is told."""
+"""Which process has an image open, and what keeps a mount alive that is not visible here: read from /proc each time,
+nothing is stored. Only root can see what another user's process does."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PROC = Path("/proc")
 CONNECTIONS = Path("/sys/fs/fuse/connections")  #: a folder for each FUSE mount that is alive, by minor number
 NAMED_MOST = 3  #: processes that a line names
 OPEN, STANDS = "with a file of it open", "whose working directory it is"
-FILES_S = 2.0  #: in which it is found who has a file of a mount open
+FILES_S = 2.0  #: at most, for the search for processes that have a file of a mount open
 NAMES = {"/", "/disk", "/stats.json", "/smart.json", "/config.json", "/map.json", "/control", "/mark"}
 
 
 @dataclass(frozen=True)
 class Server:
-    """A process that has ``image``, bound to ``ftl``, for itself. ``serves``: a FUSE mount of it; ``device`` is that
-    mount's "major:minor", as far as the kernel tells."""
+    """A process that has ``image``, bound to ``ftl``, locked. ``serves``: it serves a FUSE mount; ``device`` is that
+    mount's "major:minor", None if the kernel does not report it."""
 
     pid: int
     image: Path
@@ -37,7 +37,7 @@ class Server:
 
 
 def servers() -> list[Server]:
-    """Every process that this one can see with an image of its own, by process numbers."""
+    """Every process that this one can see with an image of its own, in the order of process numbers."""
     return [found for pid in sorted(_lockers()) if (found := _server(pid)) is not None]
 
 
@@ -83,7 +83,7 @@ def _links(pid: int) -> Iterator[tuple[str, str]]:
 
 
 def is_alive(device: str | None) -> bool | None:
-    """Whether the FUSE mount ``device`` ("major:minor") is still there for somebody; None where that cannot be told."""
+    """Whether the FUSE mount ``device`` ("major:minor") is still alive somewhere; None if that cannot be seen."""
     if device is None or not CONNECTIONS.is_mount():
         return None
     return (CONNECTIONS / device.partition(":")[2]).exists()
@@ -142,8 +142,8 @@ def _namespace(process: int | str) -> str | None:
 
 
 def _openers(device: str | None, daemon: int, place: Path | None) -> dict[str, list[int]]:
-    """Processes with a file of the mount open or in it, by how. To ask for a file's device may be to ask the daemon:
-    not for long."""
+    """Processes with a file of the mount open, or their working directory in it, by how. stat(2) of a file may ask the
+    daemon, so the search takes FILES_S at most."""
     if device is None:
         return {}
     names = NAMES if place is None else {str(place / name.lstrip("/")) for name in NAMES}
@@ -183,11 +183,11 @@ def _command(pid: int) -> str:
 
 
 def by(held: list[str]) -> str:
-    """Who ``holders`` are, for a line."""
+    """What ``holders`` or ``openers`` found, as part of a line."""
     return " and ".join(held) or "something that cannot be seen from here"
 
 
-# --- what a command says that finds an image in use
+# --- the message about an image in use
 
 
 def one_line(error: BaseException) -> tuple[str, int]:

@@ -1,8 +1,8 @@
 """A tape: what changed a mounted device, request by request, with contents, and the marks that were set meanwhile.
 
-It is made beside a mount (``daemon.Request.tape``), which shows a file `mark` then: each line that is written to it is
-a mark, and is on the tape when the write returns. A tape is read again by the program that made it, and is no format
-that lasts: a record is a head (three u64: offset, length, source; two u32: operation, bytes of data) and its data.
+A mount makes it (``daemon.Request.tape``), and shows a file `mark` then: each line that is written to it is a mark, and
+is on the tape when the write returns. The program that made a tape reads it; the format may change: a record is a head
+(three u64: offset, length, source; two u32: operation, bytes of data) and its data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Taped:
 
 
 class Tape(TapeWriter):
-    """A tape being written. Servers tell it of each request; who opened it closes it."""
+    """A tape being written. Servers note each request in it; the caller that opened it closes it."""
 
     def __init__(self, path: Path, size_bytes: int) -> None:
         self.path = path
@@ -45,7 +45,8 @@ class Tape(TapeWriter):
         super().__init__(size_bytes, self._file)
 
     def mark(self, data: bytes) -> None:
-        """What was written to the file `mark` at once: a mark a line. OSError (EINVAL) for an empty or a long one."""
+        """Put the data of one write to the file `mark` on the tape, one mark per line. OSError (EINVAL) for an empty
+        line, or one of more than MARK_BYTES."""
         words = data.removesuffix(b"\n").split(b"\n")
         if any(not word.strip() or len(word) > MARK_BYTES for word in words):
             raise OSError(errno.EINVAL, f"a mark is a line of 1 to {MARK_BYTES} bytes")

@@ -1,8 +1,8 @@
 """What is in an image, offline: the views of ``flashfs dump``, as plain dicts and lists.
 
 Nothing here changes a byte. A crashed image is recovered in memory and shown as a mount would find it; a blank one,
-and one that no recovery can make sense of, is shown as the bare chip, and the view says so. SPEC.md has the bytes.
-So is one whose header names an FTL that is not registered: ``trust``, everywhere, is that name, or True for any.
+and one that no recovery can make sense of, is shown as the bare chip, and the view says so. So is one whose header
+names an FTL that is not registered, unless ``trust`` is that name, or True for any. SPEC.md has the byte formats.
 """
 
 from flashfs.inspect._html import check_place as check_html

@@ -1,7 +1,7 @@
 """The image as one HTML page that needs nothing else: no network, no file beside it.
 
-Whatever comes from the image is other people's. It reaches the page as text that jinja2 escapes, or as JSON in which
-no tag can begin; and the page tells the browser to run one script, known by its hash, and to load nothing at all.
+What comes from the image is not trusted. It reaches the page as text that jinja2 escapes, or as JSON in which no tag
+can begin; and the page lets the browser run one script, known by its hash, and load nothing at all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHART = {"width": 440, "height": 170, "left": 44, "bottom": 34, "top": 8}  #: of
 
 
 def page(path: str | Path, trust: bool | str = False, progress: Callable[[float], None] | None = None) -> str:
-    """The page about the image at ``path``. ``progress`` is told now and then which share is done."""
+    """The page about the image at ``path``. ``progress`` gets the share that is done, now and then."""
     return render(report(path, trust, progress))
 
 
@@ -46,8 +46,8 @@ def write(
 
 
 def put(page: str, out: Path, force: bool, option: str = "--html") -> int:
-    """The page at ``out``, whole or not at all; returns its bytes. FlashfsError, which names ``option``, if it cannot
-    be."""
+    """Write the page to ``out``, whole or not at all; returns its bytes. FlashfsError, which names ``option``, if that
+    fails."""
     made = page.encode()
     try:
         with tempfile.NamedTemporaryFile(dir=out.parent, prefix=".flashfs-", delete=False) as file:
@@ -57,7 +57,7 @@ def put(page: str, out: Path, force: bool, option: str = "--html") -> int:
                 file.flush()
                 umask = os.umask(0)
                 os.umask(umask)
-                half.chmod(0o666 & ~umask)  # as any file that a command writes; a temporary one is its maker's alone
+                half.chmod(0o666 & ~umask)  # as any file that a command writes; a temporary one is for its owner alone
                 _put(half, out, force, option)
             finally:
                 half.unlink(missing_ok=True)
@@ -87,7 +87,7 @@ def _exists(out: Path, option: str) -> FlashfsError:
 
 
 def _put(half: Path, out: Path, force: bool, option: str) -> None:
-    """The whole file under its name. Without ``force`` even one that came into being meanwhile stays."""
+    """Give the whole file its name. Without ``force``, a file that was made there meanwhile stays."""
     if force:
         half.replace(out)
         return
@@ -122,12 +122,13 @@ def _template() -> jinja2.Template:
 
 
 def _hash(text: str) -> str:
-    """What a content security policy calls the text by."""
+    """The hash by which a content security policy names the text."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def _plain(value: Any) -> Any:
-    """Every text that a template puts out, before it is escaped: no control characters, no halves of characters."""
+    """For every text that a template puts out, before it is escaped: control characters and bytes that are no UTF-8
+    become escapes."""
     return printable(value) if type(value) is str else value
 
 
@@ -150,7 +151,7 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _scaled(bars: list[list[Any]]) -> list[dict[str, Any]]:
-    """The bars of a histogram with their places: the highest reaches the top, and none that counts is invisible."""
+    """The bars of a histogram with their places: the highest reaches the top, and none above 0 is invisible."""
     top = max((n for _, n in bars), default=0) or 1
     width = (CHART["width"] - CHART["left"]) / max(1, len(bars))
     room = CHART["height"] - CHART["bottom"] - CHART["top"]

@@ -67,7 +67,7 @@ def blocks(
     path: str | Path, trust: bool | str = False, progress: Callable[[float], None] | None = None
 ) -> list[dict[str, Any]]:
     """The block table: what the chip keeps of each block, what its first page says, what the device makes of it.
-    ``progress`` is told now and then which share of the blocks is done. Of a large chip use `folded_blocks`."""
+    ``progress`` gets the share of the blocks that is done, now and then. For a large chip use `folded_blocks`."""
     with opened(path, trust) as view:
         return list(_unfolded(_runs(view, progress), view.chip.dies))
 
@@ -75,9 +75,9 @@ def blocks(
 def folded_blocks(
     path: str | Path, trust: bool | str = False, progress: Callable[[float], None] | None = None
 ) -> list[dict[str, Any]]:
-    """The same table, if it is long, with one row for neighbours of which but their numbers everything is alike, as
-    those that were never written: ``block`` is "FIRST to LAST" then, and ``die`` empty. What it takes grows with what
-    was written, but for some bytes per block."""
+    """The same table. In a long one, neighbours that differ only in their numbers, as those that were never written,
+    share a row: its ``block`` is "FIRST to LAST", its ``die`` empty. Its cost grows with what was written, plus some
+    bytes per block."""
     with opened(path, trust) as view:
         if view.chip.blocks <= FOLDED_FROM:
             return list(_unfolded(_runs(view, progress), view.chip.dies))
@@ -102,8 +102,8 @@ def _unfolded(runs: Iterable[Run], dies: int) -> Iterator[dict[str, Any]]:
 
 
 def _runs(view: View, progress: Callable[[float], None] | None) -> Iterator[Run]:
-    """(first block, last block, their row), in order: blocks that were never written and are alike in all else are
-    found without a look at each; others are looked at, and put together where their rows are alike."""
+    """(first block, last block, their row), in order. Blocks that were never written and are alike in all else are
+    found without reading each; others are read, and joined where their rows are alike."""
     known = _known(view)
     different = np.ones(view.chip.blocks, np.bool_)
     different[1:] = view.written[1:] | view.written[:-1]
@@ -126,7 +126,7 @@ def _runs(view: View, progress: Callable[[float], None] | None) -> Iterator[Run]
 
 
 def _known(view: View) -> dict[str, NDArray[Any]]:
-    """What is known of each block without a look at its pages, as arrays: some bytes per block."""
+    """What is known of each block without reading its pages, as arrays: some bytes per block."""
     if view.device is None:
         return block_map.bare(view.chip)
     found = block_map.block_map(view.device.ssd)
@@ -134,8 +134,8 @@ def _known(view: View) -> dict[str, NDArray[Any]]:
 
 
 def folded_tables(found: Any) -> Any:
-    """What a view of a scheme's own tables found, for people: in each table, rows that follow each other by number and
-    are alike otherwise, as those of what is not in use, are one row."""
+    """What a view of a scheme's own tables found, folded for reading: in each table, consecutive rows that differ only
+    in their number, as those of unused entries, become one row."""
     if isinstance(found, dict):
         return {name: folded_tables(value) for name, value in found.items()}
     if not (isinstance(found, list) and found and all(isinstance(row, dict) and row for row in found)):
@@ -150,7 +150,7 @@ def folded_tables(found: Any) -> Any:
 
 
 def _apart_from_number(number: str, index: int, row: dict[str, Any]) -> Any:
-    """The same for neighbours of which but their numbers, which follow each other, everything is alike."""
+    """A key that is equal for neighbours that differ only in their consecutive numbers."""
     own = row.get(number)
     return (own - index, {**row, number: None}) if type(own) is int else index
 

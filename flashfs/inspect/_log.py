@@ -13,7 +13,7 @@ from flashfs.inspect._page import _no_trims
 from flashfs.inspect._view import KIND_CHECKPOINT, KIND_TRIM, NO_PAGE, STREAM_META, WHOLE, Spare, View, is_kind, opened
 from nandimg.header import WRITE_BUFFER
 
-PIECE = 1 << 20  #: bytes of a checkpoint that are looked at at once
+PIECE = 1 << 20  #: bytes of a checkpoint that are checked at once
 
 
 def log(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def log(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
 
 
 def _trims(view: View) -> list[dict[str, Any]]:
-    """Every trim record still in flash; one counts if it is newer than the checkpoint that a mount stands on."""
+    """Every trim record still in flash; one counts if it is newer than the checkpoint that a mount is based on."""
     floor = _floor(view)
     rows = []
     for ppa, status, raw in view.pages(STREAM_META):
@@ -93,7 +93,7 @@ def _read_checkpoints(view: View) -> list[dict[str, Any]]:
 
 
 def _saved(view: View) -> list[dict[str, Any]]:
-    """The NVRAM's write-buffer slots that are whole. One older than the checkpoint was programmed long ago."""
+    """The NVRAM's write-buffer slots that are whole. One older than the checkpoint is in flash already."""
     size = 16 + view.header.geometry.page_bytes
     rows = []
     if not view.chip.keeps_data or not view.header.ftl:

@@ -1,4 +1,4 @@
-"""One logical page: its whole story."""
+"""One logical page: where it is, and its history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flashfs.inspect._view import STATUS_NAMES, TORN, WHOLE, Copy, View, _name, 
 
 
 def lpa(path: str | Path, lpa: int, trust: bool | str = False) -> dict[str, Any]:
-    """An LPA's whole story: where it is, every copy that is still in flash, the trims that cover it, what each
+    """All about an LPA: where it is, every copy that is still in flash, the trims that cover it, what each
     structure says of it, and what the NVRAM holds of it. Reads every spare area."""
     with opened(path, trust) as view:
         _within("LPA", lpa, view.header.geometry.lpas, path)
@@ -43,7 +43,7 @@ def lpa(path: str | Path, lpa: int, trust: bool | str = False) -> dict[str, Any]
 
 
 def _since(view: View, lpa: int, now: Copy | None) -> int:
-    """The sequence number under which the LPA came to its page: the page's, or that of a remap."""
+    """The sequence number with which the LPA got its page: the page's, or that of a remap."""
     said = view.device.ssd.mapping.explain(lpa) if view.device and view.shares else {}
     return int(said.get("remap_seq") or (now.spare.seq if now else 0))
 

@@ -34,7 +34,7 @@ from flashfs.inspect._view import (
 
 
 def page(path: str | Path, ppa: int, trust: bool | str = False) -> dict[str, Any]:
-    """One physical page: status, record, OOB, the scheme's bytes, how it begins, whether it counts, and why."""
+    """One physical page: status, record, OOB, the scheme's bytes, its first bytes, whether it counts, and why."""
     with opened(path, trust) as view:
         _within("PPA", ppa, view.header.geometry.pages, path)
         block, number = view.at(ppa)

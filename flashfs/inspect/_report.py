@@ -25,14 +25,14 @@ ROWS_MOST = 60  #: of a table that may have many
 BINS_MOST = 40  #: of a histogram
 KINDS = ("nothing", *(KIND_NAMES[kind] for kind in sorted(KIND_NAMES)), "unknown")
 OPENED, SURVEYED, LOGGED = 0.1, 0.8, 0.9  #: shares of the work that are done by then
-COLD_STATES = ("unknown", "blank")  #: of a block where no device says it
+COLD_STATES = ("unknown", "blank")  #: of a block without a device that knows its state
 
 
 def report(
     path: str | Path, trust: bool | str = False, progress: Callable[[float], None] | None = None
 ) -> dict[str, Any]:
-    """What is in the image, for a page to be made of. Raises what `opened` raises. ``progress`` is told now and then
-    which share of that is done: a guess, for it goes by what takes most of the time on a chip that is full."""
+    """What is in the image, for a page to be made of. Raises what `opened` raises. ``progress`` gets the share
+    that is done, now and then: an estimate, by what takes most of the time on a full chip."""
     tell = progress or (lambda share: None)
     tell(0.0)
     head = header(path)
@@ -58,7 +58,7 @@ def report(
 
 
 def _blocks(view: View, survey: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Arrays with an item a block; ``state`` is an index of STATE_NAMES and COLD_STATES together."""
+    """Arrays with one item per block; ``state`` is an index of STATE_NAMES and COLD_STATES together."""
     if view.device:
         found = block_map.block_map(view.device.ssd)
     else:
@@ -75,8 +75,8 @@ def _blocks(view: View, survey: dict[str, NDArray[Any]]) -> dict[str, NDArray[An
 
 
 def _cells(view: View, blocks: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """The block map: for each field a value a cell. A cell of several blocks has the mean of their pages, the most of
-    their erases and orders, and the rest from the first of them."""
+    """The block map: for each field one value per cell. A cell of several blocks has the mean of their page counts, the
+    maximum of their erases and orders, and the rest from the first of them."""
     n = view.chip.blocks
     each = -(-n // CELLS_MOST)
     starts = np.arange(0, n, each)
@@ -163,7 +163,7 @@ def bars(
 
 
 def _recovery(view: View, checkpoints: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """How a mount comes back, and from which checkpoint: what that knew, nobody had to look for."""
+    """How a mount recovers, and from which checkpoint: what that knows needs no scan."""
     if view.device is None:
         return None
     found = view.device.recovery
@@ -182,7 +182,7 @@ def _recovery(view: View, checkpoints: list[dict[str, Any]]) -> dict[str, Any] |
 
 
 def _log(view: View) -> dict[str, Any]:
-    """What the metadata log still holds, newest first; of long tables the beginning."""
+    """What the metadata log still holds, newest first; only the beginning of long tables."""
     trims = _trims(view)[::-1]
     return {"checkpoints": _some(_checkpoints(view)), "trims": _some(trims), "nvram": _some(_saved(view))}
 

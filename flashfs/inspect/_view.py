@@ -1,4 +1,4 @@
-"""An image opened read-only, and what every view asks of it."""
+"""An image opened read-only, and what every view needs of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BLANK = "blank: bound to no FTL yet; `flashfs mount` binds and formats it"
 
 @dataclass(frozen=True, slots=True)
 class Spare:
-    """The engine's part of a page's OOB, decoded, and the scheme's bytes behind it."""
+    """The engine's part of a page's OOB, decoded, and the scheme's bytes after it."""
 
     seq: int
     order: int
@@ -59,7 +59,7 @@ class Spare:
         )  # fmt: skip
 
     def meant_for(self, page: int) -> bool:
-        """Whether it was programmed as that page of a block, as far as it says so."""
+        """Whether it was programmed as that page of a block; True if it does not say."""
         return self.number in (0, (page + 1) % NUMBERS)
 
     @property
@@ -69,7 +69,7 @@ class Spare:
 
     @property
     def moves(self) -> int:
-        """How often, modulo 16."""
+        """How often it was moved, modulo 16."""
         return self.flags >> 4
 
 
@@ -95,7 +95,7 @@ class Copy:
 
 
 def known_scheme(name: str) -> Scheme | None:
-    """The scheme that an image is bound to; None for a blank one, and for a plug-in that is not there."""
+    """The scheme that an image is bound to; None for a blank one, and for a plug-in that is not installed."""
     try:
         return scheme_of(name) if name else None
     except UsageError:
@@ -105,8 +105,8 @@ def known_scheme(name: str) -> Scheme | None:
 class View:
     """An image opened read-only: its chip, and the device over it if there is one (else ``note`` says why not).
 
-    ``trust`` is the name of an FTL that may be imported because the header says so, or True for any; without it, what
-    an unregistered FTL alone could say stays unsaid, and the view is ``untrusted``.
+    ``trust`` is the name of an FTL that may be imported because the header says so, or True for any; without it, an
+    unregistered FTL is not imported, and the view is ``untrusted``.
     """
 
     def __init__(self, path: str | Path, trust: bool | str = False, held: bool = False) -> None:
@@ -143,7 +143,7 @@ class View:
 
     @cached_property
     def written(self) -> NDArray[Any]:
-        """Of each block, whether it may hold anything: the others are erased, and are not worth a look."""
+        """Of each block, whether it may hold anything: the others are erased, and need no read."""
         return np.frombuffer(self.chip.maybe_written(), np.bool_)
 
     @cached_property
@@ -173,7 +173,7 @@ class View:
         return status_of(status, raw, page), Spare.of(raw)
 
     def live(self, ppa: int) -> bool:
-        """Whether the device's validity store holds this page for live."""
+        """Whether the device's validity store counts this page as live."""
         block, page = self.at(ppa)
         return self.device is not None and page in self.device.ssd.validity.live_in(block)
 
@@ -193,7 +193,7 @@ class View:
         return low
 
     def pages(self, stream: int | None = None) -> Iterator[tuple[int, int, bytes]]:
-        """(PPA, status, OOB) of every page that is not erased, in blocks of that stream alone if one is named."""
+        """(PPA, status, OOB) of every page that is not erased; only of blocks of ``stream``, if one is given."""
         for block in np.flatnonzero(self.written if stream is None else self.first_streams == stream).tolist():
             for page in range(self.per_block):
                 status, raw = self.chip.read_spare_area(block, page)
@@ -214,11 +214,11 @@ class View:
 
     @property
     def shares(self) -> bool:
-        """Whether a page may be that of other LPAs than the one that its OOB names."""
+        """Whether a page may belong to other LPAs than the one that its OOB names."""
         return self.device is not None and self.device.ssd.mapping.sharing is not None
 
     def current(self, lpa: int) -> Copy | None:
-        """The live page of an LPA: where the mapping says, or, if that was a guess and a wrong one, by a scan."""
+        """The live page of an LPA: where the mapping says, or, if the mapping guesses and is wrong, by a scan."""
         if self.device is None or lpa >= self.header.geometry.lpas:
             return None
         ppa = self.device.ssd.mapping.explain(lpa)["ppa"]
@@ -249,7 +249,7 @@ class View:
         return self.device is not None and (kind, ppa) in self.device.ssd.owned_pages()
 
     def meta_page(self, ppa: int) -> bytes | None:
-        """The data of a whole checkpoint page, or None: what a checkpoint is loaded through."""
+        """The data of a whole checkpoint page, or None. Checkpoints are loaded with this."""
         if ppa >= self.header.geometry.pages:
             return None
         status, data, raw = self.chip.read_page(*self.at(ppa))
@@ -261,8 +261,8 @@ _held: ContextVar[bool] = ContextVar("held", default=False)
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Inside, images are opened although they are locked: for the process that has the lock, while it changes nothing.
-    What is seen is what a power cut at this moment would leave."""
+    """Inside, locked images can be opened: for the process that has the lock, while it changes nothing. A view shows
+    what a power cut at this moment would leave."""
     token = _held.set(True)
     try:
         yield
@@ -272,7 +272,7 @@ def held() -> Iterator[None]:
 
 @contextmanager
 def opened(path: str | Path, trust: bool | str = False) -> Iterator[View]:
-    """A View for as long as it takes."""
+    """A View, closed at the end."""
     view = View(path, trust, _held.get())
     try:
         yield view

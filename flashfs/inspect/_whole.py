@@ -49,8 +49,8 @@ def recovery(path: str | Path, trust: bool | str = False) -> dict[str, Any]:
 
 
 def problems(path: str | Path, data: bool = False, trust: bool | str = False) -> list[str]:
-    """Every broken invariant, a line each, and why some could not be looked at; [] when sound. ``data`` also reads
-    every live page and proves its checksum, which takes as long as reading the disk."""
+    """Every broken invariant, one line each, and why some could not be checked; [] when sound. ``data`` also reads
+    every live page and checks its checksum, which takes as long as reading the disk."""
     broken, unchecked = check(path, data, trust)
     return [*broken, unchecked] if unchecked else broken
 
@@ -85,9 +85,9 @@ def _spoilt(view: View, block: int, data: bool) -> list[str]:
 
 
 def repair(path: str | Path, trust: bool | str = False) -> list[str] | None:
-    """Make an image usable whose newest checkpoint is whole and does not fit the device, so that no mount takes it: it
-    is passed over, and what is in flash decides. Returns what that could not bring back, a line each; None, and the
-    image is as it was, if a mount takes it. What is wrong otherwise is raised as ever."""
+    """Make an image usable whose newest checkpoint is whole but does not fit the device, so that no mount accepts it.
+    The checkpoint is skipped, and what is in flash decides. Returns what that could not recover, one line each; None,
+    with the image unchanged, if a mount accepts it. Other errors are raised as usual."""
     if not header(path)["ftl"]:
         return None
     known: dict[str, Any] = {"ftl": trust if isinstance(trust, str) else None, "trust": trust is True}

@@ -1,4 +1,4 @@
-"""The views of ``flashfs dump`` by name, for callers that ask by words: the command line, and a mount's `control`."""
+"""The views of ``flashfs dump`` by name, for callers that get it as text: the command line, a mount's `control`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flashfs.ftl import SCHEMES, is_registered, scheme
 from flashfs.text import meant
 
 DIGITS = 19  #: more than any number of a page has
-# What can be seen in any image: the function of flashfs.inspect, and what it is given beside the image.
+# What can be seen in any image: the function of flashfs.inspect, and its argument after the image.
 GENERAL: dict[str, tuple[str, str]] = {
     "header": ("header", ""),
     "blocks": ("folded_blocks", ""),
@@ -29,8 +29,8 @@ def show(
     progress: Callable[[float], None] | None = None,
 ) -> Any:  # fmt: skip
     """What ``flashfs dump IMAGE VIEW [NUMBER]`` shows. UsageError for a view that no scheme has, and for a number that
-    is missing or too much. ``progress`` is told which share is done, of a view that takes long: ``blocks``, of which
-    ``inspect.unfolded`` makes a row per block again."""
+    is missing or superfluous. ``progress`` gets the share that is done of the one view that takes long: ``blocks``,
+    whose result ``inspect.unfolded`` turns into a row per block again."""
     function, arguments = _call(image, view, number)
     known: dict[str, Any] = {} if view == "header" else {"trust": trust}
     if view == "blocks":
@@ -39,8 +39,8 @@ def show(
 
 
 def check(image: Path, view: str, number: str | None, ftl: str | None) -> int | None:
-    """The number that was typed for a view of an image bound to ``ftl`` ("": to none; None: nobody knows). UsageError
-    for a view that this FTL does not have, and for a number that is none, is missing or too much."""
+    """The number that was typed for a view of an image bound to ``ftl`` ("": to none; None: not known). UsageError for
+    a view that this FTL does not have, and for a number that is no number, is missing or superfluous."""
     own, numbered = ([], {}) if view in GENERAL else _of_scheme(ftl)
     unit = GENERAL[view][1] if view in GENERAL else numbered.get(view, "")
     if view not in GENERAL and view not in own and view not in numbered:
@@ -56,7 +56,7 @@ def check(image: Path, view: str, number: str | None, ftl: str | None) -> int | 
 
 
 def _of_scheme(ftl: str | None) -> tuple[list[str], dict[str, str]]:
-    """(its views, {those that take a number: what of}); all that there are, of an FTL that is not registered."""
+    """(its views, {those that take a number: of what}); those of all FTLs, for an FTL that is not registered."""
     if ftl is not None and (not ftl or is_registered(ftl)):
         of = [scheme(ftl)] if ftl else []
     else:
@@ -66,13 +66,13 @@ def _of_scheme(ftl: str | None) -> tuple[list[str], dict[str, str]]:
 
 
 def names(ftl: str) -> list[str]:
-    """The views of an image that is bound to that FTL; the general ones alone for a name that is none of ours."""
+    """The views of an image that is bound to that FTL; only the general ones for an FTL that is not registered."""
     own, numbered = _of_scheme(ftl) if ftl in SCHEMES else ([], {})
     return [*GENERAL, *own, *numbered]
 
 
 def _call(image: Path, view: str, number: int | None) -> tuple[str, list[Any]]:
-    """(function of flashfs.inspect, what it is given behind the image)."""
+    """(function of flashfs.inspect, its arguments after the image)."""
     own = dict.fromkeys(name for one in SCHEMES.values() for name in one.views)
     numbered = {name: unit for one in SCHEMES.values() for name, (unit, _) in one.numbered.items()}
     if view not in GENERAL and view not in own and view not in numbered:

@@ -2,8 +2,8 @@
 # distutils: depends = flashfs/fuse/foreign_thread.h
 """nbdkit's plugin: its callbacks, answered by the engine without the interpreter.
 
-nbdkit calls from one thread for each connection; the device is behind one lock, so that copying between a socket and
-its requests goes on beside its work for another. embed.h has what happens before there is an interpreter.
+nbdkit calls from one thread per connection. One lock guards the device: the data of one connection are copied to or
+from its socket while the device works for another. embed.h has what happens before there is an interpreter.
 """
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -64,7 +64,7 @@ cdef extern from *:
     """
     void add_to(int64_t*, int64_t) nogil
     int64_t now_ns() nogil
-    void sleep_until(int64_t) nogil        # of now_ns; at once if that is over
+    void sleep_until(int64_t) nogil        # a time of now_ns; returns at once if it is over
     ctypedef struct pthread_mutex_t:
         pass
     int pthread_mutex_init(pthread_mutex_t*, const void*) nogil
@@ -82,8 +82,8 @@ cdef enum:
     LARGEST_REQUEST = 32 << 20
 cdef tuple OPERATIONS = ("read", "write", "trim", "flush", "extents")
 
-# The engine's functions raise, and nbdkit's callbacks cannot: they are called as if they did not, and -1 says that an
-# exception is waiting. A `try` would take the GIL for each request.
+# The engine's functions raise, and nbdkit's callbacks cannot. They are called through a type declared noexcept, and -1
+# says that an exception is pending. A `try` would take the GIL for each request.
 ctypedef int64_t (*Quiet)(Export, uint64_t, uint64_t, uint8_t*, int64_t) noexcept nogil
 
 
@@ -117,8 +117,8 @@ cdef int64_t to_unmapped(Export self, uint64_t offset, uint64_t size, uint8_t* _
 
 @cython.final
 cdef class Export:
-    """A device for nbdkit's clients, all of whom see the same one. ``publish`` makes it the one that they see. As a
-    context it has the device for itself; FlashfsError once it was closed."""
+    """The one device that all of nbdkit's clients see; ``publish`` sets it. As a context it locks the device;
+    FlashfsError once it was closed."""
     cdef Ssd ssd
     cdef object fail_if_lost, quiet_at
     cdef readonly object host_disk
@@ -126,12 +126,12 @@ cdef class Export:
     cdef uint32_t page_bytes
     cdef bint writable
     cdef bint realtime                     # each answer waits for its virtual end
-    cdef bint closed                       # under the device's lock: it is not to be asked any more
+    cdef bint closed                       # under the device's lock: it takes no more questions
     cdef int64_t zero_ns                   # when virtual time was 0
-    cdef pthread_mutex_t device            # and what is counted
+    cdef pthread_mutex_t device            # guards the device and the counts
     cdef uint64_t[5] requests
     cdef uint64_t[5] moved
-    cdef int64_t under_way                 # begun before the lock is had: changed by an atomic addition
+    cdef int64_t under_way                 # counted before the lock is taken: changed by an atomic addition
 
     def __cinit__(self, device, *, bint realtime=False):
         self.ssd = device.ssd
@@ -149,13 +149,13 @@ cdef class Export:
         pthread_mutex_destroy(&self.device)
 
     def publish(self):
-        """To be called once. The export lives as long as the process then."""
+        """Call once. From then on the export lives as long as the process."""
         global THE_EXPORT, KEPT
         KEPT = self
         THE_EXPORT = <void*> self
 
     def __enter__(self):
-        with nogil:                        # who has the lock may want the interpreter
+        with nogil:                        # the holder of the lock may need the interpreter
             pthread_mutex_lock(&self.device)
         if self.closed:
             pthread_mutex_unlock(&self.device)
@@ -166,7 +166,7 @@ cdef class Export:
         pthread_mutex_unlock(&self.device)
 
     def close(self):
-        """After the last client has left: nobody asks the device any more."""
+        """Call after the last client has left: the device takes no more questions."""
         with self:
             self.closed = True
 
@@ -179,7 +179,7 @@ cdef class Export:
         }
 
     cdef int fail(self, int operation, uint64_t offset) noexcept nogil:
-        """Tell nbdkit the errno that an exception means; -1."""
+        """Report the errno of the pending exception to nbdkit; returns -1."""
         cdef int code
         with gil:
             code = errno_of_raised(self.host_disk.errno_of, self.fail_if_lost, OPERATIONS[operation], offset)
@@ -188,8 +188,8 @@ cdef class Export:
 
     cdef int64_t run(self, int operation, Quiet function, uint64_t offset, uint64_t size, uint8_t* data,
                      bint durable=False) noexcept nogil:
-        """Do it and count it: what it returned, or -1. ``durable``: with a flush behind it, whose failure is the
-        request's."""
+        """Do the request and count it. Returns what it returned, or -1. ``durable``: a flush follows, whose failure is
+        the request's."""
         cdef int64_t result, flushed
         cdef int64_t t_ns = now_ns() - self.zero_ns if self.realtime else 0
         keep_state()
@@ -246,7 +246,7 @@ cdef int on_can_write(void* of) noexcept nogil:
 
 
 cdef int on_yes(void* _) noexcept nogil:
-    """Connections are many of one device: a flush of one is of what all of them wrote."""
+    """For can_multi_conn: all connections share one device, and a flush on one covers what all of them wrote."""
     return 1
 
 
@@ -261,7 +261,7 @@ cdef int on_can_fua(void* _) noexcept nogil:
 cdef int on_block_size(void* of, uint32_t* least, uint32_t* best, uint32_t* most) noexcept nogil:
     least[0] = 1
     best[0] = max(<uint32_t> LEAST_BLOCK, (<Export> of).page_bytes)
-    if best[0] & (best[0] - 1):  # it has to be a power of two
+    if best[0] & (best[0] - 1):  # it must be a power of two
         best[0] = 4096
     most[0] = LARGEST_REQUEST
     return 0

@@ -1,7 +1,8 @@
-"""What somebody outside asks nbdkit's process of its device, at a socket of its own: flashfs/fuse/places.py asks.
+"""Questions from other processes to nbdkit's process about its device, at a socket of its own. flashfs/fuse/places.py
+sends them.
 
-One question, a line, for each connection: ``text NAME``, answered by that text, or ``control COMMAND``, answered by
-lines of JSON, of which the last is the answer. Root and the process's own user may ask.
+One question, a line, per connection: ``text NAME``, answered by that text, or ``control COMMAND``, answered by lines of
+JSON, of which the last is the answer. Root and the process's own user may ask.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from flashfs.nbd._plugin import Export
 
 QUESTION_BYTES = 1 << 16
-PATIENCE_S = 20.0  # for somebody who asks and does not read
+PATIENCE_S = 20.0  # for a client that asks and does not read
 
 
 class Asked:
-    """Answers until the process ends; ``texts`` are functions that make them."""
+    """Answers until the process ends; ``texts`` are the functions that make the texts, by name."""
 
     def __init__(self, device: Device, export: Export, texts: dict[str, Callable[[], dict[str, Any]]]) -> None:
         self._export = export
@@ -67,6 +68,6 @@ class _Handler(socketserver.StreamRequestHandler):
     timeout = PATIENCE_S
 
     def handle(self) -> None:
-        with suppress(OSError):  # who asked has gone
+        with suppress(OSError):  # the client has gone
             line = self.rfile.readline(QUESTION_BYTES).decode(errors="replace").rstrip("\n")
             self.server.answer(line, self.request.sendall)

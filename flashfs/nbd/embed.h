@@ -1,8 +1,8 @@
 /* The part of the plugin that runs before there is an interpreter, and nbdkit's table of callbacks.
  *
- * nbdkit loads the compiled module as its plugin. Once its socket listens, start() brings the interpreter into its
- * process, which imports the same module once more: one copy of it, so that what it sets up there answers nbdkit's
- * threads. libpython is preloaded by whoever starts nbdkit (flashfs/nbd/server.py), as modules do not name it.
+ * nbdkit loads the compiled module as its plugin. Once its socket listens, on_start() brings the interpreter into its
+ * process, which imports the same module once more. There is one copy of it, so nbdkit's threads use what Python sets
+ * up in it. flashfs/nbd/server.py, which starts nbdkit, preloads libpython, since modules do not name it.
  */
 #ifndef FLASHFS_EMBED_H
 #define FLASHFS_EMBED_H
@@ -24,7 +24,7 @@
 
 #include "../fuse/foreign_thread.h"
 
-/* They are in nbdkit itself: weak, so that the module can be imported elsewhere too, where nobody calls them. */
+/* They are in nbdkit itself. Weak, so that the module can be imported elsewhere too, where they are not called. */
 #pragma weak nbdkit_error
 #pragma weak nbdkit_set_error
 #pragma weak nbdkit_add_extent
@@ -34,7 +34,7 @@
 #define PATIENCE_US 5000000  /* for a client that does not read its answers */
 
 static char *given_python, *given_request;
-static PyThreadState *main_thread;  /* the interpreter is there, and nobody has it */
+static PyThreadState *main_thread;  /* set while the interpreter is there and its main thread is not in it */
 
 static int on_config(const char *key, const char *value)
 {
@@ -97,9 +97,9 @@ static int call(const char *name, const char *argument)
     return result;
 }
 
-/* nbdkit that is asked to end waits until each client has left by itself. So their connections are closed for what they
- * would still ask: what they have asked for is answered. A client that does not read its answers is not waited for: the
- * connections that are still there after PATIENCE_US are closed altogether. */
+/* When nbdkit is asked to end, it waits until each client has left. So the connections are shut down for further
+ * requests; those that were sent are answered. After PATIENCE_US the connections that are still there are shut down
+ * altogether, as that of a client that does not read its answers. */
 static struct sigaction of_nbdkit[NSIG];
 static sem_t asked_to_end;
 
@@ -159,7 +159,8 @@ static int watch_signals(void)
     return 0;
 }
 
-/* The socket listens, and nobody is answered yet. The image is opened here, so that no taken port leaves a recovery. */
+/* The socket listens, and no client is answered yet. The image is opened only here, after the port was free: else it
+ * would be recovered for nothing. */
 static int on_start(void)
 {
     if (watch_signals() < 0 || begin_python() < 0)

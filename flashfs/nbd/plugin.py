@@ -67,7 +67,7 @@ class _Serving:
         }
 
     def outlive_parent(self) -> None:
-        """nbdkit in the foreground ends with the process that started it; in the background that one goes first."""
+        """In the foreground nbdkit ends with the process that started it; in the background it outlives that one."""
         if not self.request.foreground:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
 
@@ -93,8 +93,8 @@ class _Serving:
             log.warning("%s", alarm)
 
     def choose_stderr(self) -> None:
-        """What was said so far went where the starting process could read it: the rest goes to its stderr, or, in the
-        background, to the log."""
+        """Redirect stderr. So far it went to the starting process; from here on it goes to that process's stderr, or,
+        in the background, to the log."""
         if self.request.foreground:
             os.dup2(self.request.stderr, 2)
         else:
@@ -125,8 +125,8 @@ class _Serving:
 
 
 def start(text: str) -> int:
-    """Called by embed.h once the socket listens, with the request as JSON: 0, or -1 if the device cannot be opened, of
-    which the process that started nbdkit is told why."""
+    """Called by embed.h once the socket listens, with the request as JSON: 0, or -1 if the device cannot be opened:
+    the process that started nbdkit gets the reason."""
     global _serving
     os.environ.pop("LD_PRELOAD", None)
     request = Request.read(text)
@@ -160,6 +160,6 @@ def stop(_: str) -> int:
 
 
 def tell(request: Request, **message: object) -> None:
-    """One line of JSON; nobody may be there to read it."""
+    """Send one line of JSON; its reader may be gone."""
     with suppress(OSError):
         os.write(request.teller, (json.dumps(message) + "\n").encode())

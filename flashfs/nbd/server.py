@@ -1,7 +1,7 @@
 """Starts nbdkit with our plugin in it, waits until a client may come, and ends it.
 
-nbdkit knows the protocol, the plugin the device. It runs in the foreground as its own session, or as this process's
-child; what it says before a client may come is read here, and becomes the one line of an error.
+nbdkit knows the protocol, the plugin the device. It runs with --foreground, in a session of its own unless this process
+stays in the foreground too. What it prints before a client may come is read here, and becomes an error's one line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PLUGIN = "flashfs.nbd._plugin"
 
 @dataclass(frozen=True)
 class Served:
-    """What is there once a client may come. ``steps`` are the recovery's, one row each; ``notes`` is for -v."""
+    """The plugin's report, once a client may come. ``steps`` are the recovery's, one row each; ``notes`` is for -v."""
 
     pid: int
     uri: str
@@ -70,7 +70,7 @@ class Server:
             self.process.send_signal(signal.SIGTERM)
 
     def let_go(self) -> None:
-        """It goes on without this process, which shall not be warned of that."""
+        """Let it run on without this process. The return code is set so that Popen does not warn of a running child."""
         self._words.close()
         self.process.returncode = 0
 
@@ -145,7 +145,7 @@ def where(request: Request) -> str:
 
 
 def prepare(request: Request) -> None:
-    """Everything that can be refused before nbdkit starts; takes the socket of a server away that was killed."""
+    """Everything that can be refused before nbdkit starts; removes the socket of a server that was killed."""
     if shutil.which("nbdkit") is None:
         raise FlashfsError("nbdkit is missing: on Debian, `apt-get install nbdkit` brings it")
     if importlib.util.find_spec(PLUGIN) is None:
@@ -180,7 +180,7 @@ def _prepare_socket(path: Path) -> None:
         try:
             probe.connect(os.fspath(path))
         except ConnectionRefusedError:
-            path.unlink(missing_ok=True)  # whoever listened was killed
+            path.unlink(missing_ok=True)  # the server that listened was killed
             return
     raise UsageError(f"--socket {path} is taken: a server answers there")
 
@@ -206,7 +206,7 @@ def command(request: Request) -> list[str]:
 
 
 def environment() -> Mapping[str, str]:
-    """What brings this interpreter, and what it can import, into nbdkit's process."""
+    """The environment that gives nbdkit's process this interpreter and its import path."""
     paths = []
     for path in sys.path:
         with suppress(FileNotFoundError):  # the present folder, and it was deleted

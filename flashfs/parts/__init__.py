@@ -1,1 +1,1 @@
-"""The shelf that schemes choose from: parts of an FTL that more than one of them is made of."""
+"""Parts of an FTL that more than one scheme uses."""

@@ -1,6 +1,6 @@
 """Replays: traces and workloads on every FTL, in virtual time; results, pictures and sweeps of them.
 
-The package is a function too: ``flashfs.replay("zipf:ops=1M", ftl=["pagemap", "slimftl"])`` is a data frame (see
+The package is also a function: ``flashfs.replay("zipf:ops=1M", ftl=["pagemap", "slimftl"])`` returns a data frame (see
 ``flashfs.replay.api``).
 """
 

@@ -1,4 +1,4 @@
-"""Plays requests on a device, in virtual time: when each arrives, when it ends, and how long that took.
+"""Plays requests on a device in virtual time and measures their latencies.
 
 Open loop: a request arrives when its trace says. Closed loop of depth N: N requests are under way at any time, and the
 next arrives when the first of them ends. Requests are handed to the device in the order in which they arrive, so time
@@ -34,9 +34,9 @@ cdef enum:                   # as in flashfs.replay.request_source
 cdef enum:
     FINE = 7                 # bits: buckets are 1/128 of a power of two wide, so a figure is within 0.4 per cent
     BUCKETS = (64 - FINE) << FINE
-    PART = 1 << 20           # bytes that one step moves, where data are moved at all
-    GRAIN = 4096             # bytes that a content hash speaks of
-    WORDS = 256              # pages of a write at once, where words stand for their contents
+    PART = 1 << 20           # bytes that one step moves, if data are moved
+    GRAIN = 4096             # bytes that a content hash covers
+    WORDS = 256              # pages of a write at once, if words stand for their contents
 
 
 cdef uint64_t MOVED = <uint64_t> 1 << 63   # in a column of sources
@@ -45,7 +45,7 @@ assert MOVED == MOVED_FLAG
 
 @cython.final
 cdef class Histogram:
-    """Latencies in ns, in buckets that widen with them; how many, the least, the most and the sum are exact."""
+    """Latencies in ns, in buckets that widen with them; count, minimum, maximum and sum are exact."""
     cdef uint64_t* count
     cdef readonly uint64_t n
     cdef readonly int64_t least_ns, most_ns
@@ -70,7 +70,7 @@ cdef class Histogram:
         return 0
 
     def note(self, int64_t ns):
-        """One more."""
+        """Add one latency. ValueError if it is negative."""
         if ns < 0:
             raise ValueError(f"a latency of {ns} ns")
         self.add(ns)
@@ -107,7 +107,7 @@ cdef inline uint32_t bucket_of(uint64_t ns) noexcept nogil:
 
 
 cdef inline int64_t first_of(uint32_t bucket) noexcept nogil:
-    """The least latency of a bucket."""
+    """The smallest latency of a bucket."""
     cdef int shift = <int> (bucket >> FINE) - 1
     if shift < 0:
         return bucket
@@ -118,8 +118,8 @@ cdef inline int64_t first_of(uint32_t bucket) noexcept nogil:
 
 @cython.final
 cdef class Player:
-    """``qd`` requests at a time, or, if it is 0, each at its own time after ``base_ns``. A request beyond the device is
-    a UsageError; one whose page cannot be read ends, and is counted as ``unreadable`` by the device."""
+    """Plays ``qd`` requests at a time, or, if ``qd`` is 0, each at its own time after ``base_ns``. A request beyond the
+    device is a UsageError; one whose page cannot be read ends, and the device counts it as ``unreadable``."""
     cdef Ssd ssd
     cdef readonly uint32_t qd
     cdef readonly int64_t base_ns, end_ns
@@ -163,7 +163,7 @@ cdef class Player:
         return {OPERATIONS[i]: self.count[i] for i in range(KINDS)}
 
     def histograms(self):
-        """{operation: its latencies}."""
+        """{operation: the Histogram of its latencies}."""
         every = (self.read_ns, self.write_ns, self.trim_ns, self.flush_ns, self.remap_ns)
         return dict(zip(OPERATIONS, every, strict=True))
 
@@ -176,7 +176,8 @@ cdef class Player:
              const uint64_t[::1] offset not None, const uint64_t[::1] length not None,
              const int64_t[::1] grain_start=None, const uint64_t[::1] grain=None,
              const uint64_t[::1] source=None):
-        """These requests, after those before; columns as in flashfs.replay.request_source.Batch. Returns how many."""
+        """Play these requests after all earlier ones; columns as in flashfs.replay.request_source.Batch. Returns how
+        many they are."""
         cdef Py_ssize_t n = op.shape[0], i = 0
         cdef const int64_t* starts = <const int64_t*> NULL
         cdef const uint64_t* grains = <const uint64_t*> NULL
@@ -204,7 +205,7 @@ cdef class Player:
 
     cdef refuse(self, const uint8_t[::1] op, const uint64_t[::1] offset, const uint64_t[::1] length,
                 const uint64_t[::1] source):
-        """UsageError if one of them is not for this device."""
+        """UsageError if a request does not fit this device."""
         cdef uint64_t size = <uint64_t> self.ssd.lpas * self.ssd.page_bytes
         cdef Py_ssize_t i
         if source is not None and source.shape[0] != op.shape[0]:
@@ -224,7 +225,7 @@ cdef class Player:
 
     cdef int one(self, int64_t arrives, uint8_t op, uint64_t offset, uint64_t length, uint64_t source,
                  const uint64_t* grains, uint64_t grains_n) except -1 nogil:
-        """One request: when it arrives follows from the loop, when it ends from the device."""
+        """Play one request: the loop decides when it arrives, the device when it ends."""
         cdef int64_t t_ns = self.ends[0] if self.qd else arrives, end = t_ns
         self.count[op] += 1
         if op == READ:
@@ -236,7 +237,7 @@ cdef class Player:
         elif op == TRIM:
             end = trim_bytes(self.ssd, offset, length, t_ns)
             self.trim_ns.add(end - t_ns)
-        elif op == REMAP:  # PART bytes are a page at least, as a scratch has to be
+        elif op == REMAP:  # the scratch must hold a page, and PART bytes do
             end = remap_bytes(self.ssd, source & ~MOVED, offset, length, (source & MOVED) != 0, self.data, PART, t_ns)
             self.remap_ns.add(end - t_ns)
         else:
@@ -249,7 +250,7 @@ cdef class Player:
         return 0
 
     cdef int sift(self, int64_t end) noexcept nogil:
-        """The request on top has ended; the one that takes its place ends at ``end``."""
+        """Replace the heap's top, which has ended, with a request that ends at ``end``."""
         cdef uint32_t at = 0, below
         while 2 * at + 1 < self.qd:
             below = 2 * at + 1
@@ -276,7 +277,7 @@ cdef class Player:
 
     cdef int64_t write(self, uint64_t offset, uint64_t length, const uint64_t* grains, uint64_t grains_n,
                        int64_t t_ns) except -1 nogil:
-        """``grains`` say which contents are equal; without them each is another."""
+        """``grains`` say which contents are equal; without them every grain is unique."""
         cdef uint64_t part, first = offset // GRAIN
         cdef int64_t end = t_ns
         if self.data == NULL and self.ssd.mapping.dedup is not None:
@@ -293,8 +294,8 @@ cdef class Player:
 
     cdef int64_t write_words(self, uint64_t offset, uint64_t length, const uint64_t* grains, uint64_t grains_n,
                              int64_t t_ns) except -1 nogil:
-        """On a chip that keeps no data: a word for each whole page says which are equal. A page written in part is like
-        no other."""
+        """``write`` on a chip that keeps no data: a word for each whole page says which are equal. A page written in
+        part equals no other."""
         cdef uint64_t part, n, i, first = offset // GRAIN
         cdef uint64_t page = self.ssd.page_bytes
         cdef uint64_t[WORDS] words
@@ -321,7 +322,7 @@ cdef class Player:
 
     cdef uint64_t word_of(self, uint64_t offset, uint64_t size, const uint64_t* grains, uint64_t grains_n,
                           uint64_t first) noexcept nogil:
-        """One word for what a page holds."""
+        """A word that stands for the contents of a page."""
         cdef uint64_t at = 0, word = 0, grain
         while at < size:
             grain = (offset + at) // GRAIN
@@ -335,8 +336,8 @@ cdef class Player:
 
     cdef int fill(self, uint64_t offset, uint64_t size, const uint64_t* grains, uint64_t grains_n,
                   uint64_t first) noexcept nogil:
-        """Contents for ``size`` bytes at ``offset``: a byte is a function of its grain's number and of where in the
-        grain it lies."""
+        """Fill ``data`` for ``size`` bytes at ``offset``: a byte is a function of its grain's number and its place in
+        the grain."""
         cdef uint64_t at = 0, take, grain, word, i
         while at < size:
             grain = (offset + at) // GRAIN
@@ -354,8 +355,8 @@ cdef class Player:
 
     def sample(self):
         """(virtual ns since the base, pages that the host wrote, and read, programs, those of cleaning, erases, free
-        blocks, hits of the data cache, its look-ups, pages that the host remapped), all since the counters were set to
-        0."""
+        blocks, hits of the data cache, its look-ups, pages that the host remapped), counts since the counters were set
+        to 0."""
         cdef uint64_t programs = 0, erases = 0
         cdef int cause
         for cause in range(CAUSES):

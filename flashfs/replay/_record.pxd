@@ -31,15 +31,16 @@ cdef struct Chunk:
 
 
 cdef class Recorder:
-    # For servers, from any thread, with the GIL or without. Neither ever waits for a file. 0: the request is in the
-    # trace; 1: it was dropped, and counted. A request lies within the device, or it is dropped. `data` are the
-    # `length` bytes of a write, hashed before the call returns; NULL for everything else, and for a write whose data
-    # are not at hand: it is recorded without hashes. A flush has offset 0 and length 0.
+    # `note` and `note_from` are for servers, from any thread, with or without the GIL. Neither ever waits for a file.
+    # They return 0 if the request is in the trace, 1 if it was dropped and counted. A request that does not lie within
+    # the device is dropped. `data` are the `length` bytes of a write, hashed before the call returns; NULL for
+    # everything else, and for a write whose data are not at hand, which is recorded without hashes. A flush has offset
+    # 0 and length 0.
     cdef int note(self, int op, uint64_t offset, uint64_t length, const uint8_t* data) noexcept nogil
     # A copy, a remap or a move, of `length` bytes from `source` to `offset`.
     cdef int note_from(self, int op, uint64_t source, uint64_t offset, uint64_t length) noexcept nogil
 
-    cdef pthread_mutex_t lock  # never held across a system call other than the one that rings
+    cdef pthread_mutex_t lock  # never held across a system call other than the one that rings the bell
     cdef Chunk* open
     cdef Chunk* full
     cdef Chunk* full_last

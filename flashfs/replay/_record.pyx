@@ -1,13 +1,12 @@
 # distutils: sources = flashfs/replay/content_hash_avx2.c
-"""The part of a recorder that a request meets: it takes the time, hashes what is written, and puts both into memory.
+"""The part of a recorder that runs in a request: it takes the time, hashes what is written, and keeps both in memory.
 
-A request costs one uncontended lock, one reading of the clock, a few stores, and for writes a hash of each 4 KiB. No
-file is touched here and nothing is waited for: full chunks hang in a queue that another thread empties
-(flashfs.replay.trace_writer), and when that queue has grown to its limit, requests are dropped and counted until there
-is room again.
+A request costs one uncontended lock, one reading of the clock, a few stores, and for writes a hash of each 4 KiB. This
+module touches no file and never waits: another thread (flashfs.replay.trace_writer) empties the queue of full chunks.
+When that queue is at its limit, requests are dropped and counted until there is room again.
 
-A chunk in memory is columns, each with room for RECORDS entries, and for WORDS hashes. Columns and not rows, because
-what a chunk becomes in the file (docs/trace-format.md) is columns too.
+A chunk in memory is columns with room for RECORDS entries each, and a column of WORDS hashes. It is columns and not
+rows because a chunk in the file (docs/trace-format.md) is columns too.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -39,12 +38,12 @@ cdef extern from "content_hash.h" nogil:
 xxh3_setup()
 
 cdef enum:
-    RECORDS = 8192  # of a chunk: a sixth of a second of small requests on a fast mount
+    RECORDS = 8192  # in a chunk: a sixth of a second of small requests on a fast mount
     WORDS = 32768
     RECORD_BYTES = 21  # time 4, operation 1, offset 8, length 8
     GRAIN = 4096
     HASHED = 0x80
-    HASHES = 264  # of 1 MiB, the kernel's largest write unless it is told otherwise, and of its ragged ends
+    HASHES = 264  # for 1 MiB, the kernel's default largest write, and its unaligned ends
 
 OPERATIONS = ("read", "write", "trim", "zero", "flush", "copy", "remap", "move")
 CHUNK_BYTES = sizeof(Chunk) + RECORDS * RECORD_BYTES + WORDS * 8
@@ -64,8 +63,8 @@ cdef inline uint64_t grains(uint64_t offset, uint64_t length) noexcept nogil:
 
 
 cdef void hash_grains(uint64_t* out, const uint8_t* data, uint64_t offset, uint64_t length) noexcept nogil:
-    """A hash for each aligned piece of 4 KiB that the range touches: of the bytes of it that are written, so that the
-    first and the last may be of less."""
+    """Write to ``out`` a hash for each aligned piece of 4 KiB that the range touches. A hash covers only the bytes that
+    are written, so those of the first and the last piece may be of less than 4 KiB."""
     cdef uint64_t step = GRAIN - offset % GRAIN
     while length:
         if step > length:
@@ -78,7 +77,8 @@ cdef void hash_grains(uint64_t* out, const uint8_t* data, uint64_t offset, uint6
 
 
 cdef uint8_t* planes(uint8_t* out, const void* column, uint32_t n, int width) noexcept nogil:
-    """All lowest bytes, then all second ones, and so on: high bytes that hardly ever change cost nothing then."""
+    """Write the lowest bytes of all entries, then all second bytes, and so on: high bytes that hardly ever change then
+    compress to almost nothing. Returns the end of what it wrote."""
     cdef const uint8_t* from_byte
     cdef int byte
     cdef uint32_t i
@@ -132,7 +132,7 @@ cdef class Recorder:
         if data == NULL or length <= part_max:
             return self.put(op, offset, length, data, 0)
         while length:  # more than 128 MiB in one write: more hashes than a chunk holds
-            part = part_max - offset % GRAIN  # so that parts meet where hashes do
+            part = part_max - offset % GRAIN  # so that parts meet on grain boundaries
             if part > length:
                 part = length
             lost |= self.put(op, offset, part, data, 0)
@@ -167,7 +167,7 @@ cdef class Recorder:
         return self.record_from(COPY, source, offset, length)
 
     def record_remap(self, uint64_t source, uint64_t offset, uint64_t length, bint move=False):
-        """As ``record_copy``, of a remap."""
+        """As ``record_copy``, of a remap or, with ``move``, of a move."""
         return self.record_from(MOVE if move else REMAP, source, offset, length)
 
     cdef record_from(self, int op, uint64_t source, uint64_t offset, uint64_t length):
@@ -202,7 +202,7 @@ cdef class Recorder:
             words = 1
         elif hashed:
             words = <uint32_t> grains(offset, length)
-            if words <= HASHES:  # what a FUSE request can hold: hashed outside the lock, side by side with others
+            if words <= HASHES:  # what a FUSE request can hold: hashed outside the lock, in parallel with others
                 hash_grains(hashes, data, offset, length)
         pthread_mutex_lock(&self.lock)
         now = clock_ns() - self.start_ns  # under the lock, so that times never go back
@@ -233,7 +233,7 @@ cdef class Recorder:
         return 0
 
     cdef Chunk* room(self, uint64_t now_ns, uint32_t words) noexcept nogil:
-        """The open chunk, if the request fits in it, else a new one; NULL if there is none to be had."""
+        """The open chunk, if the request fits in it, else a new one; NULL if no chunk is free and none can be made."""
         cdef Chunk* chunk = self.open
         if chunk != NULL:
             if chunk.words + words <= WORDS and now_ns - chunk.last_ns < <uint64_t> 1 << 32:
@@ -249,14 +249,14 @@ cdef class Recorder:
         return chunk
 
     cdef void seal(self) noexcept nogil:
-        """Queue the open chunk and ring."""
+        """Queue the open chunk and ring the bell."""
         if self.full == NULL:
             self.full = self.open
         else:
             self.full_last.next = self.open
         self.full_last = self.open
         self.open = NULL
-        eventfd_write(self.bell, 1)  # fails only when it has rung 2**64 times unheard
+        eventfd_write(self.bell, 1)  # fails only after 2**64 rings that were never read
 
     cdef Chunk* blank(self) noexcept nogil:
         """A chunk that is free, or a new one while the limit allows it."""
@@ -289,8 +289,8 @@ cdef class Recorder:
     # ---- what the writing thread calls
 
     def take(self, bint unfinished):
-        """The oldest chunk as (records, words, first time in ns, requests noted before it, columns as in the file), or
-        None. ``unfinished``: if no chunk is full, the one that is being filled."""
+        """The oldest full chunk as (records, words, first time in ns, requests noted before it, columns as in the
+        file), or None. ``unfinished``: if no chunk is full, take the one that is being filled."""
         cdef Chunk* chunk
         cdef uint8_t* at
         cdef bytes out
@@ -318,7 +318,7 @@ cdef class Recorder:
             self.give_back(chunk)
 
     def stop(self):
-        """Nothing is recorded from now on; what waits to be written is let go of. Counting goes on."""
+        """Stop recording and drop the chunks that wait to be written. Counting goes on."""
         cdef Chunk* chunk
         pthread_mutex_lock(&self.lock)
         self.stopped = True
@@ -334,7 +334,7 @@ cdef class Recorder:
         eventfd_write(self.bell, 1)
 
     def end(self):
-        """Nothing is recorded from now on; what waits can still be taken. Returns how many requests were ever noted."""
+        """Stop recording; chunks that wait can still be taken. Returns how many requests were ever noted."""
         pthread_mutex_lock(&self.lock)
         self.stopped = True
         pthread_mutex_unlock(&self.lock)
@@ -348,7 +348,7 @@ cdef class Recorder:
 
     @property
     def elapsed_ns(self):
-        """The time as the trace counts it."""
+        """ns since the recorder was made: the time scale of the trace."""
         return clock_ns() - self.start_ns
 
     @property
@@ -358,7 +358,7 @@ cdef class Recorder:
 
     @property
     def lost(self):
-        """Requests that were dropped before they reached the writing thread."""
+        """Requests that were dropped and did not reach the writing thread."""
         return self.lost_n
 
 

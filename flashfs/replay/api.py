@@ -63,12 +63,14 @@ def replay(
     """Replay traces and workloads on every FTL named; a row for each, in the order of the arguments.
 
     ``ftl`` is a name, or a class of your own (docs/python-ftl.md), also one that is only in a notebook.
-    ``opt`` are options of the FTLs, or in a dict of its own for one: ``{"buffer": 64, "slimftl": {"shift": [0, 8]}}``.
-    With ``image``, ``ftl`` is only for an image whose FTL is a ``package.module:Class``: named here, it is imported.
-    ``before``: a source that is played first and not counted, or ``[["one", "and another"]]``; a list of texts is, as
-    everywhere, several values. ``warm`` likewise, behind the mount that follows. ``seed`` is the workloads'. ``jobs``
-    more than 1: in so many processes. ``out``: rows are put into this .parquet or .csv too, behind those that it has.
-    Raises UsageError for what will not do, FlashfsError for the first replay that fails.
+    ``opt``: options for every FTL that knows them; those for one FTL go into a dict under its name:
+    ``{"buffer": 64, "slimftl": {"shift": [0, 8]}}``.
+    With ``image``, give ``ftl`` only if the image's FTL is a ``package.module:Class``: naming it here imports it.
+    ``before``: a source that is played first and not counted, or ``[["one", "and another"]]`` for two in a row; a list
+    of texts is, as everywhere, several values. ``warm``: the same, played after the mount that follows ``before``.
+    ``seed``: of the workloads. ``jobs``: more than 1 replays in that many processes. ``out``: also append the rows to
+    this .parquet or .csv.
+    Raises UsageError for an invalid argument, FlashfsError for the first replay that fails.
     """
     named = {name: value for name, value in locals().items() if name not in ("jobs", "out") and value is not None}
     from flashfs.replay import grid, results, sweep
@@ -101,8 +103,9 @@ def sweep(
     spec: str | Path | Mapping[str, Any], out: str | Path | None = None, *, jobs: int | None = None,
     scheduler: str | None = None,
 ) -> polars.DataFrame:  # fmt: skip
-    """Replay every combination of what ``spec``, a TOML file or a table like it, lists; what was replayed before is
-    only read. Returns all rows; of a replay that failed, ``error`` says why. The arguments are those of the command."""
+    """Replay every combination of the values that ``spec``, a TOML file or a table like it, lists. Results of earlier
+    runs are read and not replayed. Returns all rows; ``error`` in a row says why that replay failed. The arguments are
+    those of ``flashfs sweep``."""
     from flashfs.replay import grid, results, sweep
     from flashfs.replay.workers import Cluster, Processes
 

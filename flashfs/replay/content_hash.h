@@ -1,4 +1,4 @@
-/* The content hash of recorded writes: XXH3, 64 bits, seed 0, by the widest vectors that this processor has. */
+/* The content hash of recorded writes: XXH3, 64 bits, seed 0, with AVX2 if this processor has it. */
 #ifndef FLASHFS_CONTENT_HASH_H
 #define FLASHFS_CONTENT_HASH_H
 

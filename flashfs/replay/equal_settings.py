@@ -1,17 +1,17 @@
-"""Equal ground: what every FTL of a comparison is given alike, because it decides figures and no paper is about it.
+"""Equal ground: options that every FTL of a comparison gets alike, because they decide figures and no paper is about
+them.
 
-Schemes bring defaults of their own: LeaFTL a write buffer of 8 MiB and blocks filled one by one, the page map 256 KiB
-and stripes of four pages. Alone, each keeps them. Side by side, all get
+Schemes have defaults of their own: LeaFTL a write buffer of 8 MiB and blocks filled one by one, the page map 256 KiB
+and stripes of four pages. Alone, each keeps its defaults. Side by side, all get
 
-- ``buffer``: the largest write buffer that one of them wants on this chip, or what a budget of DRAM leaves the one that
-  it leaves least;
-- ``stripe``: whole blocks, if one of them has no stripe to choose, else what the option's default is;
-- ``wear_spread``: what the chip's endurance says;
-- ``gc_reserve``: as many free blocks as the page map's streams are wide, three at least, if the chip can spare them;
-  or one a die, if one of them cleans superblocks.
+- ``buffer``: the largest default write buffer of any of them on this chip; no more than a DRAM budget leaves each;
+- ``stripe``: whole blocks if one of them has no ``stripe`` option, else the option's default;
+- ``wear_spread``: the value that follows from the chip's endurance;
+- ``gc_reserve``: as many free blocks as the page map's streams are wide, at least three, and at least one per die if
+  one of them cleans superblocks; not set if the chip cannot spare them.
 
-What is given for all (``--opt buffer=64``) is as equal. What is given for one (``--opt leaftl.buffer=64``), and NVRAM
-that one has and another lacks, is a difference, and told.
+An option given for all (``--opt buffer=64``) is equal too. An option given for one (``--opt leaftl.buffer=64``), and
+NVRAM that one has and another lacks, is a difference, and is reported.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from flashfs.replay.play import Setup
     from nandimg import Geometry
 
-LEVELLED = ("buffer", "stripe", "wear_spread", "gc_reserve")  #: options that are given
+LEVELLED = ("buffer", "stripe", "wear_spread", "gc_reserve")  #: the options that are set alike
 AMPLE_BYTES_PER_LPA = 16  #: of DRAM, beside the write buffer: with so much no default is made smaller
-RESERVE_LEAST = 3  #: blocks: the most that a scheme of ours asks for on one die
-RESERVE_SHARE = 8  #: of the blocks beyond the data: where one in so many is less, each scheme reserves what it can
+RESERVE_LEAST = 3  #: blocks: the most that any scheme of flashfs asks for on one die
+RESERVE_SHARE = 8  #: the reserve is at most 1/8 of the blocks beyond the data; if not, each scheme reserves what it can
 #: (option, what it is called, its unit)
 NAMES = {
     "buffer": ("a write buffer", "pages"),
@@ -45,8 +45,8 @@ NAMES = {
 
 
 def level(setups: Sequence[Setup], given: Mapping[str, Any]) -> list[Setup]:
-    """The same setups, of one FTL each, on equal ground; ``given`` are the options that were given for all. One alone
-    is left as it is, as are images, which have their options."""
+    """The same setups, of one FTL each, on equal ground; ``given`` are the options that were given for all. A single
+    FTL is left unchanged, and so are images, which have their own options."""
     if len({setup.ftl for setup in setups}) < 2 or setups[0].image is not None:
         return list(setups)
     wanted = common([setup.ftl for setup in setups], setups[0].geometry)
@@ -62,7 +62,8 @@ def level(setups: Sequence[Setup], given: Mapping[str, Any]) -> list[Setup]:
 
 
 def on(setup: Setup, wanted: Mapping[str, int]) -> Setup:
-    """The setup on the ground of a comparison: its ``ground``. What the setup's own options say stays."""
+    """The setup with the options ``wanted`` of a comparison, which become its ``ground``. The setup's own options take
+    precedence."""
     known = {option.name for option in scheme(setup.ftl).all_options()} & set(LEVELLED)
     even = {name: value for name, value in wanted.items() if name in known}
     return replace(setup, options={**even, **setup.options}, ground=dict(wanted))
@@ -85,14 +86,14 @@ def _buffer_within(setup: Setup, buffer: int) -> int:
 
 
 def _told(name: str, given: Mapping[str, Any]) -> int | None:
-    """What all were told of an option; None for nothing, and for "what the scheme wants"."""
+    """The value of an option that was given for all; None if none was, or one that means "the scheme's default"."""
     text = str(given.get(name, ""))
     value = int(text) if text.isdecimal() else -1
     return value if value > 0 or (value == 0 and name == "buffer") else None
 
 
 def common(ftls: Sequence[str], geometry: Geometry) -> dict[str, int]:
-    """{option: value} for all of them."""
+    """{option: value} that all of ``ftls`` get on this chip."""
     schemes = [scheme(ftl) for ftl in ftls]
     striped = all(any(option.name == STRIPE.name for option in of.options) for of in schemes)
     out = {
@@ -110,12 +111,12 @@ def common(ftls: Sequence[str], geometry: Geometry) -> dict[str, int]:
 
 
 def nvram_of(of: Scheme, geometry: Geometry, options: Mapping[str, Any], dram: int | None) -> int:
-    """Bytes of NVRAM that the scheme asks for beside so many of DRAM."""
+    """Bytes of NVRAM that the scheme asks for with ``dram`` bytes of DRAM."""
     return sum(of.nvram(geometry, of.resolve(dict(options)), dram).values())
 
 
 def differences(setup: Setup) -> list[str]:
-    """A line for each respect in which it does not stand on its comparison's ground."""
+    """A line for each setting in which the setup differs from its comparison's ground."""
     if setup.ground is None:
         return []
     of = scheme(setup.ftl)
@@ -134,7 +135,7 @@ def differences(setup: Setup) -> list[str]:
 
 
 def stood_on(device: Device, dram: int | None) -> dict[str, Any]:
-    """What a result was made on, whether it was compared or not. ``stripe`` None: its placement has none."""
+    """The settings that a result was made with, compared or not. ``stripe`` is None if the placement has none."""
     geometry, ssd = device.nand.geometry, device.ssd
     return {
         "dies": geometry.dies,

@@ -1,4 +1,4 @@
-"""Sets of pages as large as traces touch, and counts of contents, in memory that follows what was touched."""
+"""Sets of the pages that a trace touches, and counts of contents, in memory proportional to what is touched."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from flashfs.replay.request_source import Int64s, UInt64s
 
 CHUNK_BITS = 8
 CHUNK = 1 << CHUNK_BITS  #: pages that are kept together
-ROOM = 64  #: chunks at first
-MERGED = 1 << 20  #: new numbers that are gathered before they are sorted in
+ROOM = 64  #: chunks allocated at first
+MERGED = 1 << 20  #: new numbers that are collected before they are merged
 
 
 class PageSets:
-    """Up to eight sets of pages at once, as bits of a byte a page, in chunks of 256 pages of which only those exist
-    that were touched: some 300 bytes for a page alone, one byte for each of a run."""
+    """Up to eight sets of pages, as the bits of one byte per page, in chunks of 256 pages. Only chunks that were
+    touched exist: an isolated page costs some 300 bytes, a page of a long run one byte."""
 
     def __init__(self) -> None:
         self._ids = np.empty(0, np.int64)  # of chunks, rising
@@ -34,7 +34,7 @@ class PageSets:
         self._pool[at] |= np.uint8(1 << bit)
 
     def _slot_of(self, ids: Int64s) -> Int64s:
-        """Of chunks in rising order, each once; those that there are not yet are made."""
+        """The slots of chunks, which are in rising order and unique; missing chunks are made."""
         at = np.searchsorted(self._ids, ids)
         if len(self._ids):
             new = self._ids[np.minimum(at, len(self._ids) - 1)] != ids
@@ -71,14 +71,14 @@ def merged(first: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def expand(first: Int64s, end: Int64s) -> Int64s:
-    """The pages of runs, one after the other."""
+    """The pages of all runs, in the order of the runs."""
     count = end - first
     before = np.cumsum(count) - count
     return np.repeat(first - before, count) + np.arange(int(count.sum()), dtype=np.int64)
 
 
 class Distinct:
-    """How many different 64-bit numbers came by, exactly: 8 bytes for each, and as many again while they are merged."""
+    """Counts distinct 64-bit numbers exactly: 8 bytes for each, and as many again during a merge."""
 
     def __init__(self) -> None:
         self.total = 0

@@ -1,7 +1,7 @@
-"""Points: what is to be replayed, from names and values as the flags of ``flashfs replay`` have them.
+"""Points: the replays to run, from names and values as the flags of ``flashfs replay`` take them.
 
 ``expand`` makes a point of each combination of the values given: ``{"ftl": ["pagemap", "slimftl"], "dram": ["4M",
-"8M"]}`` are four. A sweep's TOML and the arguments of ``flashfs.replay()`` are such tables.
+"8M"]}`` makes four. A sweep's TOML and the arguments of ``flashfs.replay()`` are such tables.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nandimg import Geometry
 
 KEY_DIGITS = 16  #: of a SHA-256: the name of a point's file
-#: folders that have no part in what a replay finds
+#: folders under flashfs/ whose code does not affect the result of a replay
 BYSTANDERS = (
     "api", "check", "cli", "comparison", "crash", "formulas", "fuse", "inspect", "nbd", "replay/plots", "reproduce",
     "scaffold", "watch",
@@ -41,8 +41,8 @@ CODE = (".py", ".pyx", ".pxd", ".h")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A name that may be given, with one value or a list of them. ``what`` is what it belongs to: the setup itself, the
-    chip's geometry, the options of traces, or workloads."""
+    """A name that may be given, with one value or a list of them. ``what`` is the part it belongs to: the setup itself,
+    the chip's geometry, the options of traces, or workloads."""
 
     name: str
     what: str
@@ -93,7 +93,7 @@ def _decimal(value: Any) -> float:
 
 
 def speedup(value: Any) -> dict[str, Any]:
-    """What of traces.Options a speed-up is: a factor, or the utilisation that it is to bring about."""
+    """The fields of traces.Options for a speed-up: a factor, or the target utilisation."""
     text = str(value)
     if text == "auto":
         return {"utilisation": UTILISATION}
@@ -103,7 +103,7 @@ def speedup(value: Any) -> dict[str, Any]:
 
 
 def _phases(value: Any) -> tuple[str, ...]:
-    """One phase, or a list of phases: a list of these is of several values, as everywhere."""
+    """One value: a phase, or a list of phases in a row."""
     if value == "none":
         return ()
     return tuple(_text(one) for one in (value if isinstance(value, list | tuple) else [value]))
@@ -130,7 +130,7 @@ def _flag(value: Any) -> bool:
 
 
 def _or_none(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """``none`` too, for a list in which one value is no limit: TOML has no null."""
+    """A parser that accepts ``none`` too: TOML has no null, and a list may need "no limit" as one of its values."""
     return lambda value: None if value is None or value == "none" else parse(value)
 
 
@@ -170,20 +170,20 @@ AXES = {
         Axis("sort", "trace", _flag),
     )
 }
-GEOMETRY_FIELDS = {"page_size": "page_bytes", "oob": "oob_bytes"}  #: of Geometry, where a flag is called otherwise
+GEOMETRY_FIELDS = {"page_size": "page_bytes", "oob": "oob_bytes"}  #: of Geometry, where the flag has another name
 TRACE_FIELDS = {"shift": "shift_bytes", "pack": "pack_bytes"}  #: of traces.Options
 OPTIONS = "opt"
 UTILISATION = 0.7  #: that `speedup = "auto"` brings a trace to
 
 
-Tell = Callable[[str], None]  #: hears one line about what was decided because nobody said
+Tell = Callable[[str], None]  #: gets one line about each choice that was made because no option gave it
 
 
 def expand(given: Mapping[str, Any], *, folder: Path | None = None, tell: Tell = lambda line: None) -> list[Setup]:
     """A Setup of each combination of what ``given`` lists: sources outermost, options of FTLs innermost.
 
-    ``opt`` is a table of options for every FTL that knows them, and of tables of options by FTL. Paths are taken from
-    ``folder``. UsageError names the key that will not do; what sources and FTLs refuse is told now too.
+    ``opt`` is a table of options for every FTL that knows them, and of tables of options by FTL. Paths are relative to
+    ``folder``. UsageError names the invalid key; errors of sources and FTLs are raised here too, not at replay.
     """
     named = _named(given)
     options = named.pop(OPTIONS, {})
@@ -218,7 +218,7 @@ def expand(given: Mapping[str, Any], *, folder: Path | None = None, tell: Tell =
 
 
 def _on_ground(setup: Setup, ftls: list[str], options: Mapping[str, Any]) -> Setup:
-    """On ground that is equal to that of the other FTLs; what ``options`` say of all of them is as equal."""
+    """The setup on the equal ground of all ``ftls``; options that ``options`` give for all of them count as equal."""
     own = options.get(setup.ftl, {})
     shared = {name: value for name, value in setup.options.items() if name not in own}
     all_of_them = [setup if ftl == setup.ftl else replace(setup, ftl=ftl, options=_known(shared, ftl)) for ftl in ftls]
@@ -230,7 +230,7 @@ def _known(options: Mapping[str, Any], ftl: str) -> dict[str, Any]:
 
 
 def _named(given: Mapping[str, Any]) -> dict[str, Any]:
-    """With underscores, and nothing that is unknown or not said."""
+    """``given`` with underscores in its names. UsageError for a name that is unknown or given twice."""
     out: dict[str, Any] = {}
     for key, value in given.items():
         name = str(key).replace("-", "_")
@@ -244,7 +244,7 @@ def _named(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _values(axis: Axis, value: Any) -> list[Any]:
-    """Of an axis, each read."""
+    """The parsed values of an axis. UsageError if there are none, or one is invalid or given twice."""
     out = []
     listed = value if isinstance(value, list | tuple) else [value]
     if not listed:
@@ -261,7 +261,7 @@ def _values(axis: Axis, value: Any) -> list[Any]:
 
 
 def _found(source: str, folder: Path | None) -> str:
-    """The path of a trace, from here; a workload as it is."""
+    """The path of a trace, taken from ``folder``; a workload unchanged."""
     if folder is None or folder == Path() or Path(source).is_absolute():
         return source
     path = folder / source
@@ -269,7 +269,10 @@ def _found(source: str, folder: Path | None) -> str:
 
 
 def _on_images(values: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """An image is a whole chip, with an FTL; it is not for the image to say that some file is one."""
+    """``values`` with the images' FTL. UsageError for axes that an image fixes: its geometry and its FTL.
+
+    An image's header alone never makes a module be imported: the FTL must be registered or named as ``ftl``.
+    """
     import nandimg
     from flashfs.ftl import is_registered
 
@@ -290,7 +293,7 @@ def _on_images(values: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def _check_options(options: Mapping[str, Any], ftls: list[str]) -> None:
-    """Each must be known to one of the FTLs at least, and goes to those that know it."""
+    """UsageError for an option that none of the FTLs knows, or a table for an FTL that is not among them."""
     for name, value in options.items():
         if isinstance(value, Mapping):
             if name not in ftls:
@@ -307,7 +310,7 @@ def _option_names(ftl: str) -> set[str]:
 
 
 def _option_sets(options: Mapping[str, Any], ftl: str) -> Iterator[dict[str, Any]]:
-    """Each combination of the options that this FTL is to have."""
+    """Each combination of the options for this FTL."""
     known = _option_names(ftl)
     mine = {name: value for name, value in options.items() if not isinstance(value, Mapping) and name in known}
     mine |= options.get(ftl, {})
@@ -320,7 +323,7 @@ def _option_sets(options: Mapping[str, Any], ftl: str) -> Iterator[dict[str, Any
 
 
 class Rooms:
-    """Devices for traces of which nobody said on what to replay them: each is looked through, and told of, once."""
+    """Devices for traces that were given no device: each trace is scanned, and its device reported, once."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -341,7 +344,7 @@ class Rooms:
 
 
 def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, sources: Sources) -> Setup:
-    """One point, checked as far as that is possible without a device."""
+    """The Setup of one point, checked as far as is possible without a device."""
     from flashfs.ftl import scheme
     from flashfs.replay import phases
     from flashfs.replay.play import Setup
@@ -363,7 +366,7 @@ def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, source
         free = not {"preset", "size"} & shape.keys() and "image" not in one and "fit" not in one
         if free and Path(one["source"]).exists():
             geometry, trace = rooms.of(one["source"], trace, kept.get("format"), shape)
-    else:  # its own keys say all of a workload
+    else:  # a workload is described by its own keys alone
         kept.pop("format", None)
         kept.pop("columns", None)
         if "seed" in one:
@@ -376,7 +379,7 @@ def _setup(one: Mapping[str, Any], options: dict[str, Any], rooms: Rooms, source
 
 
 def _with_columns(kept: dict[str, Any]) -> dict[str, Any]:
-    """``columns`` is a way to name a format."""
+    """``kept`` with ``columns``, if given, turned into the format that it names."""
     from flashfs.replay.traces import named_by
 
     columns = kept.pop("columns", None)
@@ -384,7 +387,7 @@ def _with_columns(kept: dict[str, Any]) -> dict[str, Any]:
 
 
 class Sources:
-    """The sources of setups, each opened once: FTLs and DRAM sizes by the hundred share a few."""
+    """The sources of setups, each opened once: hundreds of points share a few sources."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], Source] = {}
@@ -402,7 +405,7 @@ class Sources:
 
 
 def trace_options(given: Mapping[str, Any]) -> Options:
-    """How a trace is read: the axes of traces, each with a value that is read already."""
+    """How a trace is read, from parsed values of the trace axes."""
     from flashfs.replay.traces import Options
 
     fields = {TRACE_FIELDS.get(name, name): value for name, value in given.items()}
@@ -410,7 +413,7 @@ def trace_options(given: Mapping[str, Any]) -> Options:
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
-    """One value each of AXES, as the flags have them, read; what is None is left out. UsageError names the key."""
+    """One value for each of AXES, as the flags have them, parsed; None is left out. UsageError names the key."""
     return {name: _values(AXES[name], [value])[0] for name, value in given.items() if value is not None}
 
 
@@ -433,12 +436,13 @@ def device(given: Mapping[str, Any]) -> Geometry:
 
 
 def _without_twins(setups: list[Setup]) -> list[Setup]:
-    """Trace options in a list make several points of a workload, which has none of them: one is enough."""
+    """The setups without duplicates: a list of trace options would make equal points of a workload, which has no such
+    options."""
     return list({json.dumps(plain(setup), sort_keys=True): setup for setup in setups}.values())
 
 
 def plain(setup: Setup) -> dict[str, Any]:
-    """A setup as JSON has it. Where prepared images are kept has no part in what comes out."""
+    """A setup as plain JSON values, without ``prepared``: where prepared images lie does not affect results."""
     made = asdict(replace(setup, prepared=None))
     return json.loads(json.dumps({name: value for name, value in made.items() if name != "prepared"}, default=str))
 
@@ -452,8 +456,8 @@ def uneven(setup: Setup) -> dict[str, Any]:
 
 
 def keys(setups: Sequence[Setup]) -> list[str]:
-    """The names of points: hexadecimal digits of a hash of everything that has a part in their results. Where a trace
-    lies and what it is called have none; what is in it has."""
+    """The names of points: hexadecimal digits of a hash of everything that affects their results. Of a trace that is
+    its contents, not its path."""
     sources = Sources()
     return [_key(setup, sources.of(setup)) for setup in setups]
 
@@ -480,7 +484,7 @@ def _key(setup: Setup, source: Source) -> str:
 
 
 def _content_hash(path: Path) -> str:
-    """Of a trace or an image, which is read for it once, not once a point."""
+    """A hash of a trace or an image, which is read once, not once per point."""
     stat = path.stat()
     return _hash_of(path, stat.st_mtime_ns, stat.st_size)
 
@@ -494,8 +498,8 @@ def _hash_of(path: Path, changed_ns: int, size_bytes: int) -> str:
 
 @cache
 def code() -> str:
-    """The program that replays: its version, and in a tree of sources, in which versions stand still while the engine
-    changes, a hash of those."""
+    """Identifies the program that replays: its version and, in a source tree, where the engine changes between
+    versions, a hash of the sources."""
     root = Path(flashfs.__file__).parent
     if not (root / "engine/device/ssd.pyx").exists():  # an installed one: the version says all
         return flashfs.__version__
@@ -510,7 +514,7 @@ def code() -> str:
 
 
 def _ftl_code(name: str) -> str | None:
-    """A hash of the file that somebody's own FTL is in: what its author changes between two sweeps."""
+    """A hash of the code of a user's own FTL, which may change between two sweeps; None for a built-in scheme."""
     from flashfs.ftl import SCHEMES, class_names, installed
 
     if name in SCHEMES:
@@ -518,7 +522,7 @@ def _ftl_code(name: str) -> str | None:
     if name in class_names.CLASSES:
         return hashlib.sha256(class_names.code(name)).hexdigest()
     module = installed()[name].module if name in installed() else name.partition(":")[0]
-    file = sys.modules[module].__file__  # whoever asked for the scheme imported it
+    file = sys.modules[module].__file__  # imported when its scheme was resolved
     if file is None:
         raise FlashfsError(f"FTL {name}: {module} is in no file")
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()

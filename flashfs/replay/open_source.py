@@ -1,4 +1,4 @@
-"""What a person typed, as a source of requests: a file, or a workload."""
+"""A source of requests from the text that a user gives: a file, or a workload."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flashfs.replay.traces import Options, Trace
 from flashfs.replay.workloads import WORKLOADS, Workload, is_workload
 from flashfs.text import meant, shown
 
-LARGEST = 32 << 30  #: bytes of a device that a trace is given without anybody asking for one
+LARGEST = 32 << 30  #: bytes of a device that is chosen for a trace when none is given
 
 
 def open_source(
@@ -20,8 +20,9 @@ def open_source(
 ) -> Source:  # fmt: skip
     """The file called ``text``, if there is one, else the workload.
 
-    ``device_bytes`` is the device that requests are for; ``fitted=False`` leaves a trace the addresses that it has.
-    ``options`` and ``format`` are for traces. UsageError if there is neither.
+    ``device_bytes`` is the size of the device that requests are for; ``fitted=False`` leaves a trace its own addresses.
+    ``options`` and ``format`` are for traces. UsageError if there is neither file nor workload, or if a workload is
+    given options of traces.
     """
     if is_workload(text) and not Path(text).exists():
         if format is not None or (options is not None and options != Options()):
@@ -33,7 +34,7 @@ def open_source(
 
 
 def _nothing(text: str) -> str:
-    """Why there is no source of this name."""
+    """The error message for a text that names no source."""
     if text == "-":
         return "-: standard input: a trace is read more than once and has to be a file: write it to one first"
     near = meant(text.partition(":")[0], WORKLOADS)
@@ -41,7 +42,7 @@ def _nothing(text: str) -> str:
 
 
 def device_for(text: str, options: Options | None = None, format: str | None = None) -> tuple[int, Options, str]:
-    """A device for a trace when nobody says which: (its bytes, how the trace is laid on it, one line that says so).
+    """A device for a trace that was given none: (its bytes, how the trace is laid on it, one line that says so).
 
     Large enough for every address, a power of two of GiB; or, if that would be more than LARGEST, for what the trace
     touches, packed.
@@ -66,7 +67,7 @@ def _room(source: Source) -> int:
 
 
 def _rounded(end: int) -> int:
-    """A power of two of GiB that holds ``end`` bytes."""
+    """The least power of two of GiB that holds ``end`` bytes."""
     size = 1 << 30
     while size < end:
         size *= 2

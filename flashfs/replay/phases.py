@@ -1,9 +1,9 @@
-"""What is played on a device before anything is measured: preconditioning, and phases, each a trace or a workload.
+"""What is played on a device before the measurement: preconditioning, and phases, each a trace or a workload.
 
-After them the device is shut down cleanly and opened again, whether it is kept as an image meanwhile or not. So what
-follows begins with a mount: all that flash and NVRAM keep is as the phases left it, every cache is cold, and an image
-that was prepared long ago gives what one that was prepared just now gives, to the bit. Phases that are to warm the
-caches are played behind that mount, each time.
+After them the device is shut down cleanly and opened again, whether it is kept as an image meanwhile or not. So the
+measurement begins with a mount: flash and NVRAM are as the phases left them, every cache is cold, and an image that was
+prepared earlier gives the same results, to the bit, as one prepared just now. Phases that warm the caches are played
+after that mount, each time.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from flashfs.replay.workloads import is_workload
 
 
 def sources(before: Sequence[str], device_bytes: int, page_bytes: int, options: Options | None) -> list[Source]:
-    """Each phase, opened. A trace is read, and laid on the device, as ``options`` say of the one that is measured
-    (event, sort, shift, fit, pack); the whole of it comes, once."""
+    """Each phase, opened. A trace is read and laid on the device with the ``options`` of the measured one (event, sort,
+    shift, fit, pack); it is played whole, and once."""
     laid = None
     if options is not None:
         laid = Options(shift_bytes=options.shift_bytes, fit=options.fit, pack_bytes=options.pack_bytes,
@@ -35,7 +35,7 @@ def sources(before: Sequence[str], device_bytes: int, page_bytes: int, options: 
 
 
 def said(phases: Sequence[Source]) -> list[dict[str, Any]]:
-    """All that makes the requests of the phases, and not what their files are called."""
+    """Everything that determines the requests of the phases; not the names of their files."""
     out = []
     for source in phases:
         described = source.describe()
@@ -48,8 +48,8 @@ def said(phases: Sequence[Source]) -> list[dict[str, Any]]:
 def prepare(
     device: Device, wanted: Precondition, phases: Sequence[Source], progress: Progress | None
 ) -> dict[str, Any]:
-    """Precondition ``device``, then play the phases. What was done: of the one, None if nothing was; and of each of the
-    others. TraceError if most of a phase does not lie on the device."""
+    """Precondition ``device``, then play the phases. Returns what was done: ``precondition``, None if there was none,
+    and ``before``, a dict for each phase. TraceError if most of a phase does not lie on the device."""
     done = {"precondition": wanted.run(device, progress), "before": played(device, phases, "--before", progress)}
     device.flush()
     device.forget_counts()
@@ -57,7 +57,7 @@ def prepare(
 
 
 def played(device: Device, phases: Sequence[Source], flag: str, progress: Progress | None) -> list[dict[str, Any]]:
-    """Play the phases that ``flag`` named. What was done of each. TraceError if most of one does not lie on the
+    """Play the phases that ``flag`` named. Returns what was done in each. TraceError if most of one does not lie on the
     device."""
     out = []
     for source in phases:

@@ -1,4 +1,4 @@
-"""A picture of requests: addresses over time, in a grid that folds in two whenever an axis grows too long for it."""
+"""A picture of requests: addresses over time, in a grid whose cells double in size when an axis outgrows it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Grid:
         self.row_end = self.column_end = 0  #: the highest values seen, and one more
 
     def add(self, kind: int, row: Int64s, column: Int64s, weight: Int64s) -> None:
-        """Values that may be of any size."""
+        """Add ``weight`` bytes at these rows and columns, which may be of any size: the grid folds as needed."""
         self.row_end = max(self.row_end, int(row.max()) + 1)
         self.column_end = max(self.column_end, int(column.max()) + 1)
         while self.row_end > ROWS * self.row_unit:
@@ -34,24 +34,25 @@ class Grid:
         self.cells[kind] += np.bincount(cell, weight, minlength=ROWS * COLUMNS).reshape(ROWS, COLUMNS)
 
     def shown(self, rows: int, columns: int) -> np.ndarray:
-        """What is in use, in at most so many rows and columns: [kind, row, column], row 0 the lowest addresses."""
+        """The part in use, in at most ``rows`` rows and ``columns`` columns: [kind, row, column], row 0 the lowest
+        addresses."""
         used_rows = max(1, -(-self.row_end // self.row_unit))
         used_columns = max(1, -(-self.column_end // self.column_unit))
         out = self.cells[:, :used_rows, :used_columns]
         for axis, most in ((1, rows), (2, columns)):
-            together = -(-out.shape[axis] // most)  # the same number for each cell, or cells could not be compared
+            together = -(-out.shape[axis] // most)  # the same for each cell, so that cells compare
             out = np.add.reduceat(out, np.arange(0, out.shape[axis], together), axis=axis)
         return out
 
 
 def folded(cells: np.ndarray, axis: int) -> np.ndarray:
-    """Neighbours added along ``axis``, and as much room behind them."""
+    """Neighbours along ``axis`` added in pairs, then as many empty cells, so that the shape stays."""
     half = np.add.reduceat(cells, np.arange(0, cells.shape[axis], 2), axis=axis)
     return np.concatenate([half, np.zeros_like(half)], axis=axis)
 
 
 class Picture:
-    """Two grids: over time, and over the number of the request. Whether times mean anything shows at the end."""
+    """Two grids: over time, and over the number of the request. Only the end shows whether the times mean anything."""
 
     def __init__(self) -> None:
         self._over_time = Grid(4096, 1)
@@ -69,9 +70,10 @@ class Picture:
                 self._over_order.add(kind, row, number[mine], weight)
 
     def drawn(self, rows: int = 20, columns: int = 96) -> dict[str, Any]:
-        """The grid that shows more, as plain values: ``axis``, its length, and cells of bytes by operation."""
+        """The more telling grid as plain values: ``axis``, its length (seconds, or requests), the bytes that its rows
+        cover, and cells of bytes by operation."""
         time, order = (grid.shown(rows, columns) for grid in (self._over_time, self._over_order))
-        # Where a few moments hold nearly everything, or there are no times, the order shows more
+        # If a few moments hold nearly everything, or there are no times, the order of requests shows more
         over_time = busy(time) * 4 >= busy(order) and self._over_time.column_end > COLUMNS
         grid = self._over_time if over_time else self._over_order
         cells = time if over_time else order
@@ -84,13 +86,13 @@ class Picture:
 
 
 def busy(cells: np.ndarray) -> int:
-    """Columns with anything in them."""
+    """The number of columns that are not empty."""
     return int(np.count_nonzero(cells.sum(axis=(0, 1))))
 
 
 def shades(drawn: dict[str, Any]) -> list[list[tuple[str, str]]]:
-    """Rows from the highest addresses down, each cell as (shade, kind): kind is read, write, trim, both or nothing. The
-    shade is the logarithm of the bytes: a page in an hour should be seen beside a gigabyte."""
+    """Rows from the highest addresses down, each cell as (shade, kind): kind is read, write, trim, both or empty. The
+    shade is the logarithm of the bytes, so that a page is visible beside a gigabyte."""
     read, write, trim = (np.array(drawn[name], float) for name in ("read", "write", "trim"))
     total = read + write + trim
     top = total.max(initial=0)

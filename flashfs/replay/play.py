@@ -1,7 +1,8 @@
-"""One source on one device, in virtual time, and everything that came of it as one plain dict.
+"""Plays one source on one device in virtual time; the result is one plain dict.
 
-``run`` is what `flashfs replay`, `flashfs sweep` and Python share. The dict holds what docs/replay.md lists, and in
-``config`` all that made it: the same config gives the same figures, to the bit, but for ``wall_s`` and ``pages_per_s``.
+`flashfs replay`, `flashfs sweep` and the Python API all use ``run``. docs/replay.md lists the fields of the dict.
+``config`` holds all that made it: the same config gives the same figures, to the bit, except ``wall_s`` and
+``pages_per_s``.
 """
 
 from __future__ import annotations
@@ -37,30 +38,30 @@ from flashfs.text import meant
 from nandimg import Geometry
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999, "p9999": 0.9999}
-SAMPLES = 400  #: of the series at most; then every second one goes
+SAMPLES = 400  #: of the series at most; beyond that every second one is dropped
 FIRST_STEP = 1024  #: requests between samples, at first
 SERIES = (
     "virtual_s", "host_write", "host_read", "program", "gc_program", "erase", "free_blocks", "cache_hits",
     "cache_lookups", "host_remap",
 )  # fmt: skip
-NOTHING: dict[str, Any] = {"precondition": None, "before": []}  #: was done before
-REHEARSALS = 2  #: to find a speed: the second one corrects what the end of the first was too long by
-MAPS = frozenset({"map", "meta"})  #: streams of blocks that hold no data of the host's
-DEPTH = 1  #: of the closed loop, if neither the source nor anybody says otherwise
+NOTHING: dict[str, Any] = {"precondition": None, "before": []}  #: what was done on a device that was not prepared
+REHEARSALS = 2  #: to find a speed-up: the second corrects for work that goes on after the last arrival
+MAPS = frozenset({"map", "meta"})  #: streams of blocks that hold no host data
+DEPTH = 1  #: of the closed loop, if neither the setup nor the source gives one
 
 Progress = Callable[[int, int | None], None]  #: (requests done, requests in all, if that is known)
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What to play on what. ``qd`` None: the source's own depth, or its times if it has any; 0: its times.
+    """What to play, and on which device. ``qd`` None: the source's own depth, or its times if it has any; 0: its times.
 
-    ``image`` plays on a copy of an image instead of a chip in memory; then geometry, backend and FTL are its own. An
-    FTL that is not registered is imported only if ``ftl`` names it too, so that must never be taken from an image.
-    ``ground`` is what a comparison gave all its FTLs alike (flashfs.replay.equal_settings); a warning names who has it
-    otherwise. ``before`` are phases that are played first and not counted, after ``precondition``; ``prepared`` is a
-    folder in which images so made are kept, to be used again. ``warm`` are phases after the mount that follows, not
-    counted either: what caches hold in DRAM is of them.
+    ``image`` plays on a copy of an image instead of a chip in memory; geometry, backend and FTL are then the image's.
+    An FTL that is not registered is imported only if ``ftl`` names it too, so never fill ``ftl`` from an image.
+    ``ground`` holds the settings that a comparison gave all its FTLs alike (flashfs.replay.equal_settings); a warning
+    names each FTL that differs. ``before`` are phases that are played after ``precondition`` and not counted;
+    ``prepared`` is a folder that keeps such prepared images for reuse. ``warm`` are phases after the mount that
+    follows, not counted either: they fill the caches in DRAM.
     """
 
     source: str
@@ -82,7 +83,7 @@ class Setup:
 
 
 def run(setup: Setup, progress: Progress | None = None) -> dict[str, Any]:
-    """Play it. UsageError, BindError and TraceError are for the person who asked."""
+    """Play a setup and return its result. UsageError, BindError and TraceError if the setup cannot be played."""
     setup = at_utilisation(setup, progress)
     with ready(setup, progress) as on:
         player = Player(on.device.ssd, on.depth, on.device.quiet_at())
@@ -95,8 +96,8 @@ def run(setup: Setup, progress: Progress | None = None) -> dict[str, Any]:
 
 @dataclass
 class Ready:
-    """A device that was prepared and warmed and has counted nothing, and its source. ``depth`` is the closed loop's, or
-    0; ``done`` and ``warmed`` say what was played before."""
+    """A prepared and warmed device with its counters at 0, and its source. ``depth`` is that of the closed loop, or 0
+    for an open one; ``done`` and ``warmed`` say what was played before."""
 
     device: Device
     source: Source
@@ -107,7 +108,7 @@ class Ready:
 
 @contextmanager
 def ready(setup: Setup, progress: Progress | None = None) -> Iterator[Ready]:
-    """Of a setup whose speed is known."""
+    """The Ready device of a setup whose speed-up is known (see ``at_utilisation``)."""
     with _device(setup, Precondition.parse(setup.precondition), progress) as (device, done):
         warmed = _warm(device, setup, progress)
         source = open_source(
@@ -120,12 +121,12 @@ def ready(setup: Setup, progress: Progress | None = None) -> Iterator[Ready]:
 def at_utilisation(setup: Setup, progress: Progress | None = None) -> Setup:
     """The setup with the speed-up that brings a trace to the utilisation that its options ask for, if they do.
 
-    Rehearsals on the page map find it: how much work the requests are for the busier of dies and channels hardly
-    depends on when they come, so share and duration give the factor. It is the same for every FTL on that chip: they
-    are compared at the same arrivals, and each result says how busy its own dies were.
+    Rehearsals on the page map find it: the work of the requests for the busier of dies and channels hardly depends on
+    their arrival times, so the measured busy time and duration give the factor. It is the same for every FTL on that
+    chip, so FTLs are compared at the same arrivals; each result says how busy its own dies were.
     """
     options = setup.trace
-    if options is None or options.utilisation is None or options.speedup != 1.0:  # that was found already
+    if options is None or options.utilisation is None or options.speedup != 1.0:  # it was found already
         return setup
     geometry = setup.geometry if setup.image is None else nandimg.inspect(setup.image).geometry
     rehearsal = replace(setup, ftl=DEFAULT_FTL, options={}, geometry=geometry, image=None, prepared=None)
@@ -133,14 +134,14 @@ def at_utilisation(setup: Setup, progress: Progress | None = None) -> Setup:
     for _ in range(REHEARSALS):
         plain = replace(options, utilisation=None, speedup=speedup)
         last_ns, end_ns, busy_ns = _rehearsed(replace(rehearsal, trace=plain), options.utilisation, progress)
-        # at its own speed all of the time may be too little: first it is the arrivals that count, then what came out
+        # A trace may overload the chip at its own speed and end late: scale by its arrivals first, then by its end.
         speedup *= options.utilisation * (last_ns if speedup == 1.0 else end_ns) / busy_ns
     return replace(setup, trace=replace(options, speedup=speedup))
 
 
 def _rehearsed(setup: Setup, wanted: float, progress: Progress | None) -> tuple[int, int, float]:
-    """(when the last request arrived, when all ended, for how long the busier of dies and channels worked on the
-    average) of a trace at its own times, in ns."""
+    """(when the last request arrived, when all had ended, how long the busier of dies and channels worked on average)
+    for a trace at its own times, in ns."""
     with ExitStack() as stack:
         device, _ = stack.enter_context(_device(setup, Precondition.parse(setup.precondition), progress))
         source = open_source(
@@ -165,7 +166,7 @@ def _rehearsed(setup: Setup, wanted: float, progress: Progress | None) -> tuple[
 
 
 def depth_of(setup: Setup, source: Source) -> int:
-    """Of the closed loop; 0 for an open one."""
+    """The depth of the closed loop; 0 for an open one."""
     if setup.qd is not None:
         if setup.qd == 0 and not source.timed:
             raise UsageError(f"--qd 0: {source.name} has no times of its own; use a depth from 1 on")
@@ -180,7 +181,7 @@ def depth_of(setup: Setup, source: Source) -> int:
 
 @contextmanager
 def _device(setup: Setup, wanted: Precondition, progress: Progress | None) -> Iterator[tuple[Device, dict[str, Any]]]:
-    """(a device that nobody else has, what was done on it before)."""
+    """(a private device, what was done on it before)."""
     asked = wanted.kind != "none" or setup.before
     if setup.image is not None:
         with _copied(setup.image) as path:
@@ -209,7 +210,7 @@ def _device(setup: Setup, wanted: Precondition, progress: Progress | None) -> It
 
 
 def _settings(setup: Setup) -> dict[str, Any]:
-    """How every device of a replay is opened, in memory or not: what is played must not depend on it."""
+    """How every device of a replay is opened, in memory or not, so that results do not depend on where it lies."""
     return {"dram": setup.dram, "plp": setup.plp, "sync": "none"}
 
 
@@ -237,7 +238,7 @@ def _opened(path: Path, setup: Setup, clean: bool = False) -> Iterator[Device]:
 
 @contextmanager
 def _copied(path: Path) -> Iterator[Path]:
-    """A copy that is gone afterwards: what is played does not change the image."""
+    """A temporary copy, so that a replay does not change the image."""
     with tempfile.TemporaryDirectory(prefix="flashfs-replay-") as folder:
         copy = Path(folder, "image")
         _copy(path, copy)
@@ -245,7 +246,7 @@ def _copied(path: Path) -> Iterator[Path]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Holes stay holes, and a file system that can share blocks does."""
+    """Copy a file. Holes stay holes, and a file system that can share blocks does."""
     with source.open("rb") as reader, target.open("wb") as writer:
         size = os.fstat(reader.fileno()).st_size
         at = 0
@@ -262,7 +263,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _kept(setup: Setup, wanted: Precondition, progress: Progress | None) -> Path:
-    """The preconditioned image of this setup in its folder, made now if it is not there."""
+    """The prepared image of this setup in its folder; made now if it does not exist."""
     assert setup.prepared is not None
     options = scheme(setup.ftl).resolve(setup.options)
     geometry = setup.geometry
@@ -272,7 +273,7 @@ def _kept(setup: Setup, wanted: Precondition, progress: Progress | None) -> Path
         "backend": setup.backend, "precondition": wanted.canonical(), "plp": setup.plp, "dram": setup.dram,
         "before": phases.said(before),
     }  # fmt: skip
-    if setup.ftl in class_names.CLASSES:  # another class of that name makes another image
+    if setup.ftl in class_names.CLASSES:  # a changed class of the same name makes another image
         said["code"] = hashlib.sha256(class_names.code(setup.ftl)).hexdigest()
     name = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:24]
     path = setup.prepared / f"{setup.ftl}-{name}.nand"
@@ -295,7 +296,7 @@ def _kept(setup: Setup, wanted: Precondition, progress: Progress | None) -> Path
 
 @dataclass
 class Found:
-    """What ``_play`` saw besides what the player counts."""
+    """What ``_play`` measures in addition to the player's counts."""
 
     requests: int = 0
     wall_s: float = 0.0
@@ -303,7 +304,7 @@ class Found:
 
 
 def _play(player: Player, source: Source, progress: Progress | None) -> Found:
-    """All requests; the next batch is read while one is played."""
+    """Play all requests; the next batch is read while one is played."""
     found = Found(samples=[player.sample()])
     step, since = FIRST_STEP, 0
     for batch in _ahead(source):
@@ -330,7 +331,7 @@ def _play(player: Player, source: Source, progress: Progress | None) -> Found:
 
 
 def _ahead(source: Source) -> Iterator[Batch]:
-    """The batches of a source, each made by another thread while the one before is in use."""
+    """The batches of a source; another thread makes the next one while the caller uses the current one."""
     batches = source.batches()
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, batches, None)
@@ -395,7 +396,8 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
 
 
 def mostly_lost(result: Mapping[str, Any]) -> str | None:
-    """One line, if more requests of a result's source were rejected than played: it says nothing of that source."""
+    """One line if more requests of a result's source were rejected than played, as the result then says nothing about
+    that source; else None."""
     rejected = {row["reason"]: row["count"] for row in result["input"]["rejected"]}
     played, lost = result["input"]["requests"], sum(rejected.values())
     if lost <= played:
@@ -405,7 +407,7 @@ def mostly_lost(result: Mapping[str, Any]) -> str | None:
 
 
 def _latency(of: Histogram) -> dict[str, float | int | None]:
-    """In microseconds; None where there was no request."""
+    """Latency figures in microseconds; None if there was no request."""
     out: dict[str, float | int | None] = {"n": of.n}
     out["mean"] = round(of.sum_ns / of.n / 1e3, 6) if of.n else None
     out["min"] = of.least_ns / 1e3 if of.n else None
@@ -415,8 +417,8 @@ def _latency(of: Histogram) -> dict[str, float | int | None]:
 
 
 def _utilisation(device: Device, virtual_s: float) -> dict[str, dict[str, float] | None]:
-    """Shares of the virtual time in which dies and channels worked. What the last requests left to do, work that they
-    did not wait for, is counted too, so a share can come to a little above 1."""
+    """Shares of the virtual time in which dies and channels worked. Work that goes on after the last request ended is
+    counted too, so a share can be slightly above 1."""
     out: dict[str, dict[str, float] | None] = {}
     for name, busy in device.busy_ns().items():
         shares = [one / 1e9 / virtual_s for one in busy] if virtual_s else []
@@ -428,7 +430,7 @@ def _utilisation(device: Device, virtual_s: float) -> dict[str, dict[str, float]
 
 
 def _data_blocks(device: Device) -> dict[str, Any]:
-    """Pages that hold data, and how many blocks that are programmed to their end have 0, 1, ... of them."""
+    """The number of valid data pages, and how many fully programmed data blocks have 0, 1, ... of them."""
     found = block_map.block_map(device.ssd)
     kept = [at for at, name in enumerate(device.ssd.pool.stream_names) if name not in MAPS]
     data = np.isin(found["stream"], kept)
@@ -470,8 +472,9 @@ def config_of(setup: Setup, device: Device, source: Source, depth: int, wanted: 
 
 
 def named(setup: Setup, ftls: str) -> list[Setup]:
-    """The same work on each of ``ftls``, with commas between them; an option must be known to one of them at least,
-    and goes to those that know it; ``ftl.option`` is for that FTL alone. They stand on equal ground."""
+    """The same work on each of ``ftls``, a list with commas, with equal settings. An option goes to the FTLs that know
+    it, at least one must; ``ftl.option`` is for that FTL alone. With an image, the setup is returned unchanged.
+    UsageError for an unknown option."""
     names = listed(ftls)
     if setup.image is not None:
         return [setup]

@@ -1,13 +1,13 @@
-"""Before anything is measured: fill the device, then overwrite it until its write amplification is steady.
+"""Preconditioning: fill the device, then overwrite it until its write amplification is steady.
 
 ``none``, ``fill`` (every page once, in order), or ``steady[:key=value,...]``: fill, then random overwrites in windows
 of a quarter of the device, until cleaning has turned the chip over and then the WAF of three windows in a row lies
-within ``tolerance`` of their mean, or until ``most`` devices' worth has been written. Which of the two ended it is part
-of the result.
+within ``tolerance`` of their mean, or until ``most`` devices' worth has been written. The result says which of the two
+ended it.
 
-*Turned over*: since the fill, as many blocks were erased as the chip has. Before cleaning has begun the WAF is 1
-whatever the FTL, as steady as can be, and with much over-provisioning that lasts for long; and the first blocks that it
-cleans are those of the fill, which lose their pages in another way than those that cleaning wrote.
+*Turned over*: since the fill, as many blocks were erased as the chip has. Before cleaning begins the WAF of any FTL is
+1 and perfectly steady, and with much over-provisioning that phase is long. Also, the first blocks to be cleaned are
+those of the fill, whose pages are invalidated in another pattern than those that cleaning wrote.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True)
 class Precondition:
-    """What a person asked for, read."""
+    """A parsed ``--precondition``; the fields are those of PARAMETERS."""
 
     kind: str
     tolerance: float = 0.02
@@ -53,7 +53,7 @@ class Precondition:
 
     @classmethod
     def parse(cls, text: str | None) -> Precondition:
-        """UsageError says what to use."""
+        """Parse the text of ``--precondition``; None is ``none``. UsageError if it is invalid, saying what to use."""
         kind, colon, rest = (text or "none").partition(":")
         if kind not in KINDS:
             raise UsageError(f"--precondition {text}: use {', '.join(KINDS)}")
@@ -72,14 +72,14 @@ class Precondition:
         return cls(kind, **values)
 
     def canonical(self) -> str:
-        """Equal texts, equal states of a device."""
+        """The text with all defaults filled in: equal texts give equal states of a device."""
         if self.kind != "steady":
             return self.kind
         keys = {one.name: getattr(self, one.name) for one in PARAMETERS}
         return "steady:" + ",".join(f"{key}={value}" for key, value in keys.items() if value is not None)
 
     def run(self, device: Device, progress: Progress | None = None) -> dict[str, Any] | None:
-        """Bring the device there; what was done, or None if nothing was to do. Counters are left at 0."""
+        """Precondition the device. Returns what was done, or None for ``none``; the counters are 0 afterwards."""
         if self.kind == "none":
             return None
         play(device, _source(device, "sequential", FILL_BYTES, 1, None), progress)
@@ -117,7 +117,7 @@ class Precondition:
 
 
 def _source(device: Device, pattern: str, bytes_each: int, seed: int, requests: int | None) -> Source:
-    """Writes alone, over the whole device."""
+    """A workload of writes only, over the whole device."""
     whole = device.size // bytes_each
     if whole == 0:
         bytes_each, whole = device.page_bytes, device.size // device.page_bytes
@@ -126,7 +126,7 @@ def _source(device: Device, pattern: str, bytes_each: int, seed: int, requests: 
 
 
 def play(device: Device, source: Source, progress: Progress | None) -> int:
-    """All requests of what comes before a measurement, DEPTH at a time unless the source says otherwise; how many."""
+    """Play all requests of a source, in a closed loop of the source's own depth or DEPTH. Returns how many."""
     player = Player(device.ssd, source.qd or DEPTH, device.quiet_at())
     done = 0
     for batch in source.batches():

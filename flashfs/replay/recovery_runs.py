@@ -1,8 +1,8 @@
-"""Recoveries of one device, measured: a source is played on it, the power is gone at random places of that, and each
-time the device is mounted again.
+"""Measures recoveries of one device: a source is played on it, the power is cut at random places, and the device is
+mounted again after each cut.
 
-``run`` is a player as ``play.run`` is one: workers take its name. What it gives has the operations of each step of each
-recovery as lists (``recovered.STEP.reads_by_cut``), one number a recovery, beside what made it.
+``run`` can be given to workers as a player, like ``play.run``. Its result has the operations of each step of each
+recovery as lists (``recovered.STEP.reads_by_cut``), one number per recovery, and the config that made it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from flashfs.replay.open_source import open_source
 from flashfs.replay.precondition import Precondition
 from flashfs.replay.request_source import Batch, Source
 
-CUTS = 8  #: recoveries of a point: a random place has its luck, and eight of them show how much of it
+CUTS = 8  #: recoveries of a point: the cost depends on the place of the cut, and eight show by how much
 OPERATIONS = ("spare_reads", "reads", "programs")
-ALL = "all"  #: the name of what all steps take together
+ALL = "all"  #: the name of the sum over all steps
 
 
 def run(setup: play.Setup, progress: play.Progress | None = None) -> dict[str, Any]:
-    """Play and cut it. The power goes between two requests; what was not finished then nobody was told of. UsageError
-    and TraceError are for the person who asked; FlashfsError if a device is not whole behind a recovery."""
+    """Play a setup's source and cut the power CUTS times, each time between two requests; requests that had not ended
+    by then were not acknowledged. UsageError and TraceError if the setup cannot be played; FlashfsError if the device
+    is damaged after the last recovery."""
     if setup.image is not None:
         raise UsageError("image: recoveries are measured on a chip in memory; use geometry and precondition")
     wanted = Precondition.parse(setup.precondition)
@@ -55,7 +56,7 @@ def run(setup: play.Setup, progress: play.Progress | None = None) -> dict[str, A
                 if progress is not None:
                     progress(requests, places[-1])
             scheme = device.stats()["scheme"]
-            device = _started(image, setup)  # nobody told the one before: that is what a cut is
+            device = _started(image, setup)  # a cut: the previous device was not shut down
             _note(steps, device)
         if problems := device.problems():
             raise FlashfsError(f"after a recovery: {problems[0]}")
@@ -69,7 +70,8 @@ def run(setup: play.Setup, progress: play.Progress | None = None) -> dict[str, A
 
 
 def cuts(source: Source) -> list[int]:
-    """Behind how many requests the power goes, each time: the same of the same source."""
+    """After how many requests each cut comes, rising; the same for the same source. UsageError unless the source is a
+    workload of at least CUTS requests."""
     total = getattr(source, "ops", None)
     if total is None or total < CUTS:
         raise UsageError(f"{source.name}: use a workload of {CUTS} requests at least: its length says where")
@@ -81,7 +83,7 @@ def _started(image: nandimg.Image, setup: play.Setup) -> Device:
 
 
 def _to_each(source: Source, places: list[int]) -> Iterator[Iterator[Batch]]:
-    """The requests up to each of ``places``, from the one before on."""
+    """The requests up to each of ``places``, from the previous place on."""
     batches = source.batches()
     held: list[Batch] = []
 
@@ -101,7 +103,7 @@ def _to_each(source: Source, places: list[int]) -> Iterator[Iterator[Batch]]:
 
 
 def _note(steps: dict[str, dict[str, list[int]]], device: Device) -> None:
-    """What the recovery of a device that was just mounted took."""
+    """Add the operations of the recovery of a device that was just mounted."""
     every = dict.fromkeys(OPERATIONS, 0)
     for step in device.recovery.steps:
         for name in OPERATIONS:

@@ -1,7 +1,7 @@
 """Where requests come from: a trace or a workload, as batches of columns.
 
-``open_source`` in flashfs.replay.open_source makes one from what a person typed. Everything here is in bytes and
-nanoseconds; how bytes become pages is the business of whoever replays.
+``open_source`` in flashfs.replay.open_source makes one from the text that a user gives. Everything here is in bytes and
+nanoseconds; the player turns bytes into pages.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from flashfs.errors import FlashfsError
 
 READ, WRITE, TRIM, FLUSH, REMAP = range(5)
 OPERATIONS = ("read", "write", "trim", "flush", "remap")  #: by their number in ``Batch.op``
-MOVED = np.uint64(1 << 63)  #: in ``Batch.source``: the source of that remap holds nothing then
+MOVED = np.uint64(1 << 63)  #: in ``Batch.source``: the source of that remap holds nothing afterwards
 BATCH = 65_536
-GRAIN = 4096  #: bytes that a content hash speaks of
+GRAIN = 4096  #: bytes that a content hash covers
 SHOWN_CHARACTERS = 80  #: of a line in a complaint
 
 Int64s = npt.NDArray[np.int64]
@@ -33,10 +33,10 @@ class TraceError(FlashfsError):
 
 
 class Hashes(NamedTuple):
-    """What requests hold, a number for each aligned 4 KiB that a request touches: equal numbers, equal bytes. Those of
-    request i are ``grain[start[i] : start[i + 1]]``, none if its content is not known (trims, most reads)."""
+    """The contents of requests: a number for each aligned 4 KiB that a request touches; equal numbers mean equal bytes.
+    Those of request i are ``grain[start[i] : start[i + 1]]``, none if its content is unknown (trims, most reads)."""
 
-    start: Int64s  #: one more than there are requests; the first is 0
+    start: Int64s  #: one entry more than there are requests; the first is 0
     grain: UInt64s
 
 
@@ -49,7 +49,7 @@ class Batch:
     offset: UInt64s  #: bytes; 0 for a flush
     length: UInt64s  #: bytes, above 0; 0 for a flush
     hashes: Hashes | None = None
-    source: UInt64s | None = None  #: bytes: what a remap makes its range read, MOVED added for a move; None: no remaps
+    source: UInt64s | None = None  #: bytes: the address that a remap shares, MOVED added for a move; None: no remaps
 
     def __len__(self) -> int:
         return len(self.op)
@@ -66,7 +66,7 @@ class Batch:
 
     @staticmethod
     def join(parts: list[Batch]) -> Batch:
-        """One batch of several, which have hashes all or none."""
+        """One batch from several; either all have hashes or none has."""
         if len(parts) == 1:
             return parts[0]
         known = [part.hashes for part in parts if part.hashes is not None]
@@ -128,7 +128,7 @@ def rebatch(parts: Iterable[Batch], size: int) -> Iterator[Batch]:
 
 @dataclass(slots=True)
 class Complaint:
-    """Why some lines are not replayed as they stand, and the first of them."""
+    """A reason why some lines are rejected or adjusted, how many, and the first of them."""
 
     reason: str
     count: int
@@ -165,7 +165,7 @@ class Tally:
 
 
 def shorten(text: str | bytes) -> str:
-    """One line that a terminal shows as it is."""
+    """At most SHOWN_CHARACTERS of a line, all printable."""
     if isinstance(text, bytes):
         text = text[: 4 * SHOWN_CHARACTERS].decode("utf-8", "replace")
     text = "".join(one if one.isprintable() else " " if one == "\t" else "·" for one in text.strip(" \t\r\n"))
@@ -173,11 +173,11 @@ def shorten(text: str | bytes) -> str:
 
 
 class Source(ABC):
-    """Requests that can be had again and again, always the same."""
+    """Requests; each pass over them gives the same ones."""
 
-    name: str  #: as the person gave it
+    name: str  #: as the user gave it
     rejected: Tally  #: lines that are not replayed, of the last pass; empty for a workload
-    adjusted: Tally  #: lines that are replayed otherwise than they stand, of the last pass
+    adjusted: Tally  #: lines that are replayed in a changed form, of the last pass
     skipped: dict[str, int]  #: lines that are no requests and were not meant to be, of the last pass
     timed: bool  #: False if the times mean nothing: replay in a closed loop
     qd: int | None  #: the queue depth that the source itself asks for
@@ -189,11 +189,11 @@ class Source(ABC):
 
     @abstractmethod
     def batches(self, size: int = BATCH) -> Iterator[Batch]:
-        """A pass over all requests; ``size`` changes nothing but where batches end."""
+        """A pass over all requests; ``size`` decides only where batches end."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Everything that made these requests, for the record beside a result: plain values."""
+        """Everything that determines these requests, as plain values, for the ``config`` of a result."""
 
     @abstractmethod
     def hash(self) -> str:

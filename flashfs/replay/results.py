@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     Rows = Sequence[Mapping[str, Any]]
 
 FORMATS = (".parquet", ".csv")  #: that are written; .json, as `replay --json` prints it, is read too
-POINTS = "points"  #: in the folder of a sweep: a file for each result
-JOINED = "results.parquet"  #: beside it, as long as no sweep is under way: all of them, in the order of the sweep
-NEEDED = ("ftl", "source")  #: columns without which rows are no results
-#: columns that are text even where they look like a number
+POINTS = "points"  #: folder in that of a sweep, with a file for each result
+JOINED = "results.parquet"  #: beside it while no sweep is running: all results, in the order of the sweep
+NEEDED = ("ftl", "source")  #: columns that every row of results has
+#: columns that are text even if a value looks like a number
 TEXTS = frozenset(
     {"key", "ftl", "source", "error", "config.ftl", "config.version", "config.code", "config.source_hash"}
 )
-LISTS = ("series.", "histograms.")  #: columns of numbers, of as many as there are
-COUNTS = "_by_"  #: in the name of one that is such a list too, unless it is a number
+LISTS = ("series.", "histograms.")  #: prefixes of columns that hold lists of numbers
+COUNTS = "_by_"  #: part of a column name that may hold a list of numbers too
 
 
 class ResultsError(FlashfsError):
@@ -44,7 +44,7 @@ class ResultsError(FlashfsError):
 
 def row(result: Mapping[str, Any]) -> dict[str, Any]:
     """One result, flat: ``{"host": {"read": 1}}`` is ``{"host.read": 1}``. Series, histograms and counts stay lists,
-    any other list is JSON; an empty dict leaves no trace."""
+    any other list becomes JSON; an empty dict gives no column."""
     out: dict[str, Any] = {}
     _flatten("", result, out)
     return out
@@ -72,8 +72,8 @@ def _is_number(value: Any) -> bool:
 
 
 def frame(rows: Rows) -> polars.DataFrame:
-    """Rows as a polars DataFrame. A column has one type: of rows that disagree about a name's, the values become text
-    (or decimals, if all are numbers). What a row lacks is null."""
+    """Rows as a polars DataFrame. A column has one type: if rows disagree, its values become text (or floats, if all
+    are numbers). What a row lacks is null."""
     import polars
 
     names = list(dict.fromkeys(name for one in rows for name in one))
@@ -103,9 +103,9 @@ def _column(name: str, values: list[Any]) -> polars.Series:
 
 
 def write(path: Path, rows: Rows, *, append: bool = True) -> int:
-    """Put ``rows`` into ``path`` (.parquet or .csv), behind those that it has unless ``append`` is False; returns how
-    many it has then. The file is replaced in one piece: a reader, or a crash, sees all of the rows or those before.
-    Writers of one file take turns."""
+    """Append ``rows`` to ``path`` (.parquet or .csv), or replace its rows if ``append`` is False; returns how many it
+    has then. The file is replaced atomically: a reader, or a crash, sees either the old rows or all of the new ones.
+    Writers in one folder take turns."""
     check_name(path)
     with _turn(path.parent):
         before = _rows_of(path) if append and path.exists() else []
@@ -120,8 +120,8 @@ def write(path: Path, rows: Rows, *, append: bool = True) -> int:
 
 
 def check_name(path: Path) -> None:
-    """UsageError if the name does not say in which format to write, or no file of that name can be made: what is to be
-    in it may take hours."""
+    """Check an output name before hours of replays. UsageError if it has no known format, its directory does not exist
+    or it is a directory; FlashfsError if the directory is not writable."""
     if path.suffix not in FORMATS:
         raise UsageError(f"--out {path}: use a name that ends in {' or '.join(FORMATS)}")
     if not path.parent.is_dir():
@@ -134,8 +134,8 @@ def check_name(path: Path) -> None:
 
 @contextmanager
 def _turn(folder: Path) -> Iterator[None]:
-    """Only one process at a time is inside for a folder. The lock is on the folder itself: no file of its own to clear
-    away, and the kernel lets go of it however the process ends."""
+    """Lets one process at a time in, per folder. The lock is on the folder itself, so there is no lock file to remove,
+    and the kernel releases it however the process ends."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -146,7 +146,7 @@ def _turn(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name to write to that becomes ``path``, durably, when all of it is there; nothing is left behind if not."""
+    """A draft to write to, which durably becomes ``path`` when the block ends; after an error the draft is removed."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         yield draft
@@ -156,7 +156,7 @@ def replacing(path: Path) -> Iterator[Path]:
         finally:
             os.close(handle)
         draft.replace(path)
-    except OSError as error:  # nobody has heard of a draft
+    except OSError as error:  # name the caller's path, not the draft
         if error.filename != str(draft):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from None
@@ -200,7 +200,7 @@ def _rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 def _files(path: Path) -> list[Path]:
-    """What a name stands for: itself, or the results of a sweep, however far it is."""
+    """The files that a name stands for: itself, or the results so far of a sweep's folder."""
     if not path.is_dir():
         return [path]
     if (path / JOINED).exists():
@@ -221,14 +221,14 @@ def _read_one(path: Path) -> list[dict[str, Any]]:
         if path.suffix == ".csv":
             return _from_csv(text)
         return _from_json(json.loads(text))
-    except (ValueError, csv.Error) as error:  # bytes that are no text are a ValueError too
+    except (ValueError, csv.Error) as error:  # undecodable bytes are a ValueError too
         raise ResultsError(f"{path}: no {path.suffix[1:]} that can be read ({_first_line(error)})") from None
 
 
 def _from_parquet(path: Path) -> list[dict[str, Any]]:
     import polars
 
-    with path.open("rb") as file:  # a name may have * and ? in it, which polars takes for a pattern
+    with path.open("rb") as file:  # polars would take a path with * or ? for a pattern
         try:
             return list(polars.read_parquet(file).iter_rows(named=True))
         except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
@@ -236,7 +236,7 @@ def _from_parquet(path: Path) -> list[dict[str, Any]]:
 
 
 def _from_csv(text: str) -> list[dict[str, Any]]:
-    csv.field_size_limit(1 << 30)  # a histogram is longer than the 128 KiB that it takes for an error
+    csv.field_size_limit(1 << 30)  # a histogram may be longer than its default limit, 128 KiB
     lines = list(csv.reader(io.StringIO(text)))
     if not lines:
         raise ValueError("empty")
@@ -250,7 +250,7 @@ def _from_csv(text: str) -> list[dict[str, Any]]:
 
 
 def _value(name: str, cell: str) -> Any:
-    """What was written as ``cell``: a number only if it would be written just so."""
+    """The value that was written as ``cell``: a number only if writing it gives the same text."""
     if cell == "":
         return None
     if name in TEXTS:
@@ -273,7 +273,7 @@ def _value(name: str, cell: str) -> Any:
 
 
 def saved_row(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """What a sweep keeps of a point, as a row: its result, or what it was with the error in its place."""
+    """A point's file of a sweep as a row: its result, or its setup and the error."""
     if "result" in saved:
         return {**row(saved["result"]), "key": saved["key"], "config.code": saved["code"], "error": None}
     point = dict(saved["point"])

@@ -1,4 +1,5 @@
-"""What requests are like: counts, footprint, sizes, times, alignment, contents and a picture, from one pass."""
+"""Describes the requests of a source: counts, footprint, sizes, times, alignment, contents and a picture, in one
+pass."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from flashfs.replay.traces import Trace
 
 SECTOR = 512
 TOUCHED, WRITTEN = 0, 1  #: sets of pages
-STEPS = 8  #: of a histogram of times, to a doubling: a step is 9 %
+STEPS = 8  #: of a histogram of times, per power of two: a step is 7 to 13 % wide
 UNITS_SHOWN = 32
 
 
 class Spread:
-    """A histogram of nanoseconds with steps of 9 %, exact in mean and maximum."""
+    """A histogram of nanoseconds in eight steps per power of two; mean and maximum are exact."""
 
     def __init__(self) -> None:
         self.counts = np.zeros(1 + 64 * STEPS, np.int64)
@@ -36,7 +37,7 @@ class Spread:
         self.counts += np.bincount(bucket, minlength=len(self.counts))
 
     def quantile(self, q: float) -> float:
-        """The upper end of the step in which it lies."""
+        """The upper end of the step in which the quantile lies."""
         bucket = int(np.searchsorted(np.cumsum(self.counts), q * self.n))
         if bucket == 0:
             return 0.0
@@ -100,7 +101,7 @@ class Survey:
         self.picture.add(batch)
 
     def _sources(self, source: np.ndarray, length: np.ndarray) -> None:
-        """What remaps share is touched too."""
+        """Count the sources of remaps as touched too."""
         first = source // self.page_bytes
         self.sets.add(TOUCHED, first, (source + length - 1) // self.page_bytes - first + 1)
         self.end_bytes = max(self.end_bytes, int((source + length).max()))
@@ -124,7 +125,7 @@ class Survey:
         self.sector += np.bincount(sector, minlength=len(self.sector))
 
     def figures(self) -> dict[str, Any]:
-        """Plain values: counts, bytes, pages, seconds."""
+        """All figures as plain values; names say the unit."""
         total, writes = int(self.requests.sum()), int(self.pages[WRITE])
         distinct = self.sets.size(WRITTEN)
         footprint = self.sets.size(TOUCHED, WRITTEN)
@@ -180,7 +181,8 @@ class Survey:
 
 
 def survey(source: Source, page_bytes: int = 4096, *, rows: int = 20, columns: int = 96) -> dict[str, Any]:
-    """Everything about ``source``: what made it, its figures, what was not replayed, and a picture of so many cells."""
+    """Everything about ``source``: its description, its figures, what was not replayed, and a picture of at most
+    ``rows`` x ``columns`` cells."""
     found = Survey(page_bytes)
     for batch in source.batches():
         found.add(batch)

@@ -1,7 +1,7 @@
 """Sweeps: FTLs x traces x options x DRAM sizes, a file for each result; run again, they continue.
 
-A result's file is named by a hash of everything that produced it, and is there whole or not at all. So whoever runs the
-same sweep again, after a crash or with one size more, finds what is done by looking.
+A result's file is named by a hash of everything that produced it, and is written atomically. So a sweep that is run
+again, after a crash or with one more size, finds the results that exist.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def load(path: Path, tell: grid.Tell = lambda line: None) -> list[Setup]:
-    """The points of a TOML file; ``tell`` hears what was decided because the file does not say it. UsageError, in one
-    line, names the file and the key that will not do."""
+    """The points of a TOML file; ``tell`` gets a line about each choice that the file leaves open. UsageError, in one
+    line, names the file and the invalid key."""
     try:
         given = tomllib.loads(path.read_text("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -41,7 +41,7 @@ def load(path: Path, tell: grid.Tell = lambda line: None) -> list[Setup]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a sweep's results are: a file each in ``points``, and all of them in ``joined``."""
+    """Where a sweep's results are: one file per point in the folder ``points``, and all of them in ``joined``."""
 
     points: Path
     joined: Path
@@ -58,7 +58,7 @@ class Place:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Make the folders, keep a second sweep out, clear away what a killed one had not finished to write."""
+        """Make the folders, lock out a second sweep, and remove drafts that a killed sweep left."""
         if self.joined.exists() and not self.points.exists():
             raise UsageError(f"--out {self.joined}: it is there, and of no sweep; use another name")
         try:
@@ -77,7 +77,7 @@ class Place:
             os.close(handle)
 
     def saved(self, key: str) -> dict[str, Any] | None:
-        """What there is of a point, if anything."""
+        """The stored result or error of a point; None if there is none. FlashfsError if the file holds neither."""
         try:
             found = json.loads(self.file(key).read_text())
         except FileNotFoundError:
@@ -97,8 +97,8 @@ class Place:
 
 @dataclass
 class Report:
-    """How a sweep went: how many points it has, of how many the result was there before, the rows of all that are
-    there now, and for each point that failed, or could not play most of its requests, what it was and why."""
+    """How a sweep went: how many points it has, how many had a result before, the rows of all points that are stored
+    now, and (point, reason) for each point that failed or could not play most of its requests."""
 
     total: int = 0
     before: int = 0
@@ -107,22 +107,23 @@ class Report:
 
 
 class Listener:
-    """Hears how a sweep goes. This one does nothing with it."""
+    """Receives the progress of a sweep. This base class ignores it."""
 
     def begin(self, total: int, before: int) -> None:
         """``before`` of ``total`` points have their result from an earlier run."""
 
     def playing(self, setup: Setup, done: int, total: int | None) -> None:
-        """So many requests of a point are done."""
+        """``done`` requests of a point are played, of ``total`` if that is known."""
 
     def end(self, setup: Setup, error: str | None) -> None:
-        """A point has its result on disk, or failed."""
+        """A point has its result on disk, or failed with ``error``."""
 
 
 def run(setups: list[Setup], out: Path, workers: Workers, listener: Listener | None = None) -> Report:
     """Replay the points that have no result yet, and join all results into one file; what failed before is tried again.
 
-    Broken off in any way, it leaves each result that there was. Raises FlashfsError if the place is another sweep's.
+    If it is interrupted, all results so far are kept. Raises FlashfsError if another sweep is running in ``out``,
+    UsageError if ``out`` is not a place for a sweep.
     """
     listener = listener or Listener()
     place = Place.at(out)
@@ -132,7 +133,7 @@ def run(setups: list[Setup], out: Path, workers: Workers, listener: Listener | N
         report = Report(len(keyed), len(keyed) - len(left))
         listener.begin(report.total, report.before)
         if left:
-            place.joined.unlink(missing_ok=True)  # until it is made again, the folder says how far the sweep is
+            place.joined.unlink(missing_ok=True)  # until it is rebuilt, the folder has the results so far
         try:
             _play(left, place, workers, listener)
         finally:
@@ -151,7 +152,7 @@ def _play(left: Mapping[str, Setup], place: Place, workers: Workers, listener: L
 
 
 def _join(keyed: Mapping[str, Setup], place: Place, report: Report) -> None:
-    """In the order of the points, whoever was quicker."""
+    """Join the results in the order of the points, whichever finished first."""
     from flashfs.replay.play import mostly_lost
 
     for key, name in zip(keyed, names(keyed.values()), strict=True):
@@ -166,9 +167,9 @@ def _join(keyed: Mapping[str, Setup], place: Place, report: Report) -> None:
 
 
 def names(setups: Iterable[Setup]) -> list[str]:
-    """Points for people: the FTL, the source, and whatever else is not the same for all.
+    """Readable names of points: the FTL, the source, and everything else that is not the same for all.
 
-    A chip's blocks stand with their over-provisioning: a sweep asks for that, and a chip has whole blocks.
+    A number of blocks is shown with its over-provisioning, as that is what a sweep asks for.
     """
     listed = list(setups)
     flat = [results.row(grid.uneven(setup)) for setup in listed]

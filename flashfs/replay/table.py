@@ -25,7 +25,7 @@ def dig(*path: str) -> Figure:
 
 
 def moved(result: Result) -> int:
-    """Pages that cleaning copied."""
+    """Pages that cleaning programmed."""
     return int(result["nand"]["by_cause"]["program"].get("gc", 0))
 
 
@@ -38,7 +38,7 @@ def per_second(result: Result) -> float | None:
     return None if result["pages_per_s"] is None else result["pages_per_s"] / 1e6
 
 
-#: (what it is called, where it is, how it is written, whether another FTL's is worth comparing)
+#: (its name, how to get it from a result, how it is written, whether it is compared with the baseline's)
 FIGURES: tuple[tuple[str, Figure, str, bool], ...] = (
     ("dies", dig("ground", "dies"), "count", False),
     ("channels", dig("ground", "channels"), "count", False),
@@ -85,7 +85,7 @@ FIGURES: tuple[tuple[str, Figure, str, bool], ...] = (
 
 
 def written(value: float | int | None, how: str) -> str:
-    """One figure as people read it."""
+    """One figure as text; "-" for None. ``how`` is bytes, share, count, rate or ratio."""
     if value is None:
         return "-"
     if how == "bytes":
@@ -100,8 +100,8 @@ def written(value: float | int | None, how: str) -> str:
 
 
 def side_by_side(results: Sequence[Result], baseline: str | None = None) -> list[dict[str, str]]:
-    """Rows of one source's results. Figures that are 0 or missing everywhere are left out; behind those of an FTL that
-    is not the baseline (the first, unless named) stands how many times the baseline's they are."""
+    """Rows of one source's results. Figures that are 0 or missing everywhere are left out; those of an FTL other than
+    the baseline (the first, unless named) are followed by their ratio to the baseline's."""
     names = [result["ftl"] for result in results]
     base = results[names.index(baseline)] if baseline in names else results[0]
     if baseline is not None and baseline not in names:
@@ -123,7 +123,7 @@ def side_by_side(results: Sequence[Result], baseline: str | None = None) -> list
 
 
 def own(results: Sequence[Result]) -> list[dict[str, str]]:
-    """What schemes say of themselves in one number or word; what none of them counted is left out."""
+    """Rows of the schemes' own figures that are one number or word; those that none of them counted are left out."""
     names = dict.fromkeys(
         name for result in results for name, value in result["scheme"].items() if value and not isinstance(value, list)
     )

@@ -1,4 +1,4 @@
-"""Reads what ``flashfs mount --record`` wrote. docs/trace-format.md says what each byte is, and why.
+"""Reads traces that ``flashfs mount --record`` wrote. docs/trace-format.md describes the format.
 
     trace = read("mount.trace")
     for batch in trace:  # one for each chunk of the file: some thousand requests, as columns
@@ -25,7 +25,7 @@ from nandimg import checksum
 
 MAGIC = b"FLASHTRC"
 VERSION = 2  #: that is written
-#: how many operations each version knows that can be read; a later one knows those of all before
+#: {version that can be read: how many operations it knows}; a later version knows those of all earlier ones
 KNOWN = {1: OPERATIONS.index("copy") + 1, 2: len(OPERATIONS)}
 GRAIN_BYTES = 4096  # of a hash
 
@@ -35,22 +35,22 @@ CHUNK_HEADER = struct.Struct("<4sIIIIIQQI")  # the checksum follows
 CHUNK_HEADER_BYTES = CHUNK_HEADER.size + 4
 CHUNK_MAGIC = b"CHNK"
 PLAIN, ZSTD, END = 0, 1, 2  # what a chunk's contents are
-CHUNK_BYTES_MAX = 1 << 26  # of a chunk, unpacked: a reader need not believe in a larger one
+CHUNK_BYTES_MAX = 1 << 26  # of a chunk, unpacked: a reader may refuse a larger one
 
 RECORD_BYTES = 21
 HASHED = 0x80
 WRITE, COPY = OPERATIONS.index("write"), OPERATIONS.index("copy")
-REMAP, MOVE = OPERATIONS.index("remap"), OPERATIONS.index("move")  # as a copy, and what is behind it, with a source
-TAIL_BYTES = 1 << 16  # read at a time to see whether the rest of a file is nothing
+REMAP, MOVE = OPERATIONS.index("remap"), OPERATIONS.index("move")  # like a copy, each has one word: its source
+TAIL_BYTES = 1 << 16  # read at a time to see whether the rest of a file is zeros
 
 
 class TraceError(FlashfsError):
-    """The file is no trace that this flashfs can read, or it is damaged; the message says where."""
+    """The file is not a trace that this flashfs can read, or it is damaged; the message says where."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a trace says of the mount. ``wall_ns`` since 1970 is when its time 0 was; sizes in bytes."""
+    """The header of a trace. ``wall_ns`` is its time 0 in ns since 1970; sizes are in bytes."""
 
     version: int
     size: int
@@ -69,7 +69,7 @@ class Header:
 
 
 class ChunkHeader(NamedTuple):
-    """``before``: requests that came before this chunk's first, whether they are in the trace or were dropped."""
+    """``before`` counts the requests before this chunk's first, both recorded and dropped ones."""
 
     magic: bytes
     records: int
@@ -88,12 +88,12 @@ class ChunkHeader(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Requests in the order in which they came: a row each in the columns, all of one length.
+    """Requests in the order in which they came, a row each in the columns; ``hash_first`` has one entry more.
 
     ``op`` indexes OPERATIONS; ``offset`` and ``length`` are bytes. The hashes of request i are
     ``hashes[hash_first[i] : hash_first[i + 1]]``: one for each aligned 4 KiB that a write touches, of the bytes that it
-    writes there (all of them, save at ragged ends); none for a write that was recorded without. A copy, a remap
-    or a move has one word there, the byte offset that it copies from.
+    writes there (all 4 KiB, except at unaligned ends); none for a write that was recorded without hashes. A copy, a
+    remap or a move has one word there, the byte offset of its source.
     """
 
     time_ns: NDArray[np.uint64]
@@ -108,10 +108,11 @@ class Batch:
 
 
 class Trace:
-    """A recorded trace. Each iteration reads the file from its beginning and yields a Batch a chunk; memory for one.
+    """A recorded trace. Each iteration reads the file from its beginning and yields a Batch per chunk; one is in memory
+    at a time.
 
-    What an iteration has found of the whole is known when it is over: ``ending`` is None if the recording was closed in
-    order, else one line that says where it breaks off; ``records`` were read, ``dropped`` were noted and are not there.
+    After an iteration, ``ending`` is None if the recording was closed in order, else one line that says where it ends;
+    ``records`` requests were read, ``dropped`` were noted and are not in the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -144,7 +145,7 @@ class Trace:
                 yield batch
 
     def _next(self, file: BinaryIO, number: int) -> tuple[ChunkHeader, bytes] | None:
-        """The next chunk as it is stored, checksums verified; None where the file breaks off."""
+        """The next chunk as it is stored, checksums verified; None if the file ends early. TraceError if damaged."""
         at = file.tell()
         raw = file.read(CHUNK_HEADER_BYTES)
         if len(raw) < CHUNK_HEADER_BYTES:
@@ -152,7 +153,7 @@ class Trace:
         head = ChunkHeader(*CHUNK_HEADER.unpack_from(raw))
         if head.magic != CHUNK_MAGIC or checksum(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
             if not any(raw) and _only_zeros(file):
-                return self._break_off(at)  # a machine that died had made the file longer, and not yet written
+                return self._break_off(at)  # after a crash: the file was extended, its data not written
             raise self._damaged(number, f"no chunk header at byte {at}")
         stored = file.read(head.stored_bytes)
         if len(stored) < head.stored_bytes:
@@ -200,7 +201,7 @@ class Trace:
         )  # fmt: skip
 
     def _break_off(self, at: int) -> tuple[ChunkHeader, bytes] | None:
-        """The answer of ``_next`` where nothing more can be read."""
+        """Note that the file ends early, at byte ``at``; the None that ``_next`` returns then."""
         self.ending = f"ends after {self.records:,} requests, at byte {at}: the mount was not unmounted"
         return None
 
@@ -209,12 +210,12 @@ class Trace:
 
 
 def read(path: str | Path) -> Trace:
-    """The trace at ``path``, its header read and believed; OSError if it cannot be opened, TraceError if it is none."""
+    """The trace at ``path``, its header read and checked. OSError if it cannot be opened, TraceError if it is none."""
     return Trace(Path(path))
 
 
 def summary(path: str | Path) -> dict[str, Any]:
-    """What a trace has in it, for people and for --json: reads all of it."""
+    """The contents of a trace in figures, for people and for --json: reads all of it."""
     trace = read(path)
     requests, moved = np.zeros(len(OPERATIONS), np.int64), np.zeros(len(OPERATIONS), np.int64)
     hashes = 0
@@ -283,13 +284,13 @@ def _unpacked(head: ChunkHeader, stored: bytes) -> bytes | None:
 
 
 def _from_planes(raw: bytes, at: int, n: int, kind: str) -> NDArray[Any]:
-    """A column of ``n`` numbers of which all lowest bytes come first, then all second ones, and so on."""
+    """A column of ``n`` numbers that is stored as all lowest bytes, then all second bytes, and so on."""
     width = np.dtype(kind).itemsize
     return np.frombuffer(raw, np.uint8, n * width, at).reshape(width, n).T.copy().view(kind).reshape(n)
 
 
 def _only_zeros(file: BinaryIO) -> bool:
-    """Whether nothing but zeros follows."""
+    """Whether only zeros follow."""
     while some := file.read(TAIL_BYTES):
         if any(some):
             return False

@@ -1,7 +1,7 @@
-"""Writes a trace beside a running mount: the thread that takes full chunks from a Recorder, packs and writes them.
+"""Writes a trace during a mount: a thread that takes full chunks from a Recorder, packs and writes them.
 
-The mount never waits for this thread, and whatever happens to the trace (a full disk, a failing one) only ends the
-recording: one line in the log says so, and what is not in the file is counted.
+The mount never waits for this thread. An error in writing the trace (a full disk, a failing one) only ends the
+recording: one line in the log says so, and requests that are not in the file are counted.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PERIOD_S = 0.5  # what a SIGKILL can take from a trace, and a little more: the chunk must be packed and written
+PERIOD_S = 0.5  # a SIGKILL loses this much of a trace, plus the time to pack and write a chunk
 LEVEL = 1
 MEMORY_BYTES = 64 << 20
 
 
 class Recording(Recorder):
-    """A Recorder with a file. Servers call ``record`` (or, without the GIL, ``note``); who opened it closes it.
+    """A Recorder with a file. Servers call ``record`` (or, without the GIL, ``note``); its opener must close it.
 
-    ``file`` is a descriptor open for writing, and becomes this object's; ``path`` is what it is called.
+    ``file`` is a descriptor open for writing, which this object takes over; ``path`` is its name.
     """
 
     def __init__(self, file: int, path: Path, header: Header, memory_bytes: int = MEMORY_BYTES) -> None:
@@ -55,22 +55,22 @@ class Recording(Recorder):
 
     @property
     def thread_id(self) -> int:
-        """The thread that packs and writes, as pthreads call it: for measurements."""
+        """The pthread identifier of the thread that packs and writes: for measurements."""
         return self._thread.ident or 0
 
     @property
     def dropped(self) -> int:
-        """Requests that are not in the trace and never will be."""
+        """Requests that are not in the trace and will not be."""
         return self.noted - self._written if self.failed else self.lost
 
     def figures(self) -> dict[str, Any]:
-        """For stats.json. What is recorded is in the file half a second later."""
+        """Figures for stats.json. A recorded request is in the file about PERIOD_S later."""
         dropped = self.dropped
         recorded = self.noted - dropped
         return {"requests": recorded, "dropped": dropped, "bytes": self._bytes, "failed": self.failed}
 
     def close(self) -> None:
-        """Write what is there and the end of the trace. Never raises for the file's sake: see ``failed``."""
+        """Write the rest and the end of the trace. Errors of the file are not raised: see ``failed``."""
         if self._closed:
             return
         self._closed = True
@@ -98,7 +98,7 @@ class Recording(Recorder):
                     due = time.monotonic() + PERIOD_S
             self._write_all(unfinished=True)
             self._put(ChunkHeader(CHUNK_MAGIC, 0, 0, 0, 0, 0, self.elapsed_ns, self.noted, END).packed())
-        except Exception as error:  # whatever it is, it is this thread's and ends the recording, not the mount
+        except Exception as error:  # any error here ends the recording, not the mount
             self._fail(error)
 
     def _write_all(self, unfinished: bool) -> None:
@@ -108,7 +108,7 @@ class Recording(Recorder):
             self._write(self.take(unfinished=True))
 
     def _write(self, chunk: tuple[int, int, int, int, bytes] | None) -> bool:
-        """False if there was none."""
+        """Pack and write a chunk. False if there was none."""
         if chunk is None:
             return False
         records, words, first_ns, before, columns = chunk
@@ -127,11 +127,11 @@ class Recording(Recorder):
         self._bytes += len(data)
 
     def _fail(self, error: Exception) -> None:
-        """Give up. The file keeps its whole chunks; half of one would only have to be told from them."""
+        """Give up. The file keeps its whole chunks; a partial one at the end is cut off."""
         why = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
         self.stop()
         self.failed = " ".join(why.split())
-        with suppress(OSError):  # a reader copes with half a chunk too
+        with suppress(OSError):  # a reader accepts a partial chunk too
             os.ftruncate(self._file, self._bytes)
         log.warning("%s: recording stopped, the mount goes on: %s", self.path, self.failed)
 
@@ -151,11 +151,11 @@ def check(path: Path) -> None:
 
 
 def open_recording(path: Path, device: Device) -> Recording:
-    """Make the trace at ``path``, readable by its owner only, and begin. A file that is there must be empty."""
+    """Make the trace at ``path``, readable by its owner only, and begin to record. An existing file must be empty."""
     check(path)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        os.fchmod(file, 0o600)  # an empty one that was there: a trace says what somebody writes, and when
+        os.fchmod(file, 0o600)  # of an existing file too: a trace shows what a user writes, and when
         config = device.config()
         header = Header(
             VERSION, device.size, device.page_bytes, GRAIN_BYTES, time.time_ns(), UUID(config["uuid"]), device.ftl

@@ -1,4 +1,4 @@
-"""``python -m flashfs.replay.worker FD``: a process that replays points for another, at the other end of socket FD."""
+"""``python -m flashfs.replay.worker FD``: a process that replays points for its parent, over the socket FD."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from flashfs.replay.workers import TOLD_S, attempt
 
 
 def main(descriptor: int) -> None:
-    """Point after point, until the other end closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the other's business
+    """Replay points until the parent closes the socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=end_with, args=(descriptor,), daemon=True).start()
     pipe = Connection(descriptor)
     player, SEARCHED[:], classes = pipe.recv()
@@ -27,7 +27,7 @@ def main(descriptor: int) -> None:
 
 
 def end_with(descriptor: int) -> None:
-    """End when the other end has closed: who asked for the point under way is not there to hear of it."""
+    """End this process when the parent closes the socket: the result of the current point is not wanted any more."""
     watched = select.poll()
     watched.register(descriptor, select.POLLRDHUP)
     watched.poll()
@@ -35,7 +35,7 @@ def end_with(descriptor: int) -> None:
 
 
 class Teller:
-    """Says how far a point is, not too often."""
+    """Sends the progress of a point, at most every TOLD_S."""
 
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
@@ -52,4 +52,4 @@ if __name__ == "__main__":
     try:
         main(int(sys.argv[1]))
     except (EOFError, OSError):
-        os._exit(0)  # the other end has closed, as end_with() was about to find out
+        os._exit(0)  # the parent has closed the socket; end_with() has not noticed yet

@@ -1,7 +1,7 @@
-"""Who replays the points of a sweep: this process, processes beside it, or the workers of a Dask cluster.
+"""Where the points of a sweep are replayed: in this process, in child processes, or by the workers of a Dask cluster.
 
-Each takes points and yields what became of them in the order in which that is known: the result, or why there is none
-in one line. A point that fails, or takes its process with it, takes nothing else along.
+Each takes points and yields their outcomes in the order in which they finish: a result, or one line that says why there
+is none. A point that fails, or crashes its process, does not affect the others.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from flashfs.errors import FlashfsError, UsageError, one_line
 if TYPE_CHECKING:
     from flashfs.replay.play import Setup
 
-PLAYER = "flashfs.replay.play:run"  #: what is called with a Setup and a function that hears how far it is
+PLAYER = "flashfs.replay.play:run"  #: function that is called with a Setup and a progress function
 CONNECT_S = 10
-TOLD_S = 0.1  #: seconds between two words of a worker about how far it is
+TOLD_S = 0.1  #: seconds between two progress messages of a worker
 
 Progress = Callable[[str, int, int | None], None]  #: (key, requests done, of how many if that is known)
 Task = tuple[str, "Setup"]  #: a point and its key
@@ -35,7 +35,7 @@ Task = tuple[str, "Setup"]  #: a point and its key
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a point: ``result``, or the line that says why there is none."""
+    """The outcome of a point: ``result``, or ``error``, a line that says why there is none."""
 
     key: str
     result: dict[str, Any] | None
@@ -43,17 +43,18 @@ class Outcome:
 
 
 class Workers(Protocol):
-    player: str  #: as PLAYER: what takes a point, and gives its result
+    player: str  #: the function that replays a point, named like PLAYER
 
     def outcomes(self, tasks: Iterable[Task], progress: Progress) -> Generator[Outcome, None, None]:
-        """One for each task. To close the iterator ends what is under way."""
+        """One outcome for each task. Closing the iterator ends the points that are still running."""
 
 
 def attempt(
     player: str, setup: Setup, progress: Callable[[int, int | None], None] | None = None,
     classes: Mapping[str, bytes] | None = None,
 ) -> tuple[str, str]:  # fmt: skip
-    """("result", JSON) or ("error", why in one line). ``classes``: the FTLs that another process was given as such."""
+    """Replay a point: ("result", JSON) or ("error", why in one line). ``classes``: FTLs that the sweep was given as
+    classes, pickled."""
     module, _, name = player.partition(":")
     try:
         if classes:
@@ -62,12 +63,12 @@ def attempt(
             class_names.unpack(classes)
         found = getattr(import_module(module), name)(setup, progress)
         return "result", json.dumps(found)
-    except Exception as error:  # whatever it is, the next point is not to pay for it; the sweep ends with exit code 1
+    except Exception as error:  # any error is this point's alone; the sweep ends with exit code 1
         return "error", one_line(error)[0]
 
 
 def classes_of(tasks: Iterable[Task]) -> dict[str, bytes]:
-    """The classes that stand for FTLs of these points, for other processes."""
+    """The classes that are FTLs of these points, packed for other processes."""
     from flashfs.ftl import class_names
 
     return class_names.packed({getattr(setup, "ftl", "") for _, setup in tasks})
@@ -79,7 +80,7 @@ def outcome(key: str, said: tuple[str, str]) -> Outcome:
 
 
 class Here:
-    """One point after the other in this process."""
+    """Replays one point after the other in this process."""
 
     def __init__(self, player: str = PLAYER) -> None:
         self.player = player
@@ -90,10 +91,10 @@ class Here:
 
 
 class Processes:
-    """``jobs`` processes of this machine, each a new interpreter: a fork of a process with threads (polars has some)
-    may never come to itself, and multiprocessing's spawn runs the caller's script again.
+    """``jobs`` processes on this machine, each a new interpreter: a fork of a process with threads (polars has some)
+    may deadlock, and multiprocessing's spawn runs the caller's script again.
 
-    Each is at the other end of a socket. When that closes, because this process has ended in whatever way, so do they.
+    Each is at the other end of a socket. They end when it closes, which it does however this process ends.
     """
 
     def __init__(self, jobs: int, player: str = PLAYER) -> None:
@@ -127,7 +128,7 @@ class Processes:
 
 
 class Worker:
-    """One process, and the point that it is at."""
+    """One process, and its current point."""
 
     def __init__(self, player: str, classes: Mapping[str, bytes]) -> None:
         from flashfs.ftl_search import SEARCHED
@@ -150,11 +151,11 @@ class Worker:
         return self
 
     def _tell(self, message: Any) -> None:
-        with suppress(OSError):  # it has died: hear() will find that out, and say how
+        with suppress(OSError):  # it has died: hear() notices that, and says how
             self.pipe.send(message)
 
     def hear(self, progress: Progress) -> Outcome | None:
-        """What became of its point; None as long as it only says how far it is."""
+        """The outcome of its point; None if the message is only progress."""
         try:
             message = self.pipe.recv()
         except (EOFError, OSError):
@@ -172,7 +173,7 @@ class Worker:
         return f"signal {-code}{' (out of memory?)' if code == -9 else ''}"
 
     def end(self) -> None:
-        """Without a word: it keeps nothing."""
+        """Kill the process: it has no state to save."""
         self.pipe.close()
         self.process.kill()
         self.process.wait()
@@ -205,7 +206,7 @@ class Cluster:
             try:
                 yield from self._finished(distributed.as_completed(list(keys), loop=client.loop), keys)
             finally:
-                with suppress(Exception):  # the scheduler may be gone; whatever it is, our own error matters more
+                with suppress(Exception):  # the scheduler may be gone; any error here matters less than ours
                     client.cancel(list(keys))
 
     def _finished(self, completed: Any, keys: dict[Any, str]) -> Generator[Outcome, None, None]:
@@ -229,21 +230,21 @@ def _distributed() -> Any:
         ) from None
     import logging
 
-    for name in ("distributed", "tornado"):  # what it has to say in many lines, we say in one
+    for name in ("distributed", "tornado"):  # they log many lines where our error is one
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return distributed
 
 
 def _knock(address: str) -> None:
-    """OSError or ValueError if nobody is there. A Client that found nobody leaves its event loop running, and whichever
-    thread collects it as rubbish waits for that."""
+    """OSError or ValueError if nothing listens at ``address``. Checked first, because a Client that finds no scheduler
+    leaves its event loop running, and the thread that garbage-collects it waits for that."""
     from distributed.comm import get_address_host_port
 
     socket.create_connection(get_address_host_port(address), CONNECT_S).close()
 
 
 def _same_program(client: Any, address: str) -> None:
-    """FlashfsError if there is nobody to work, or a worker whose results would not be ours."""
+    """FlashfsError if there are no workers, or a worker runs another version of the program."""
     from flashfs.replay.grid import code
 
     found = client.run(code, on_error="return")

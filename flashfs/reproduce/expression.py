@@ -1,7 +1,7 @@
-"""What a figure makes of a result: ``nand.erase / base.nand.erase``, with the columns that docs/replay.md lists.
+"""Computes a figure's value from a result: ``nand.erase / base.nand.erase``, with the columns in docs/replay.md.
 
-A small language and no Python: numbers, names of columns, those of the baseline behind ``base.``, + - * / and
-parentheses, and the functions below. A column that a result does not have makes the whole None.
+A small language, not Python: numbers, names of columns, those of the baseline after ``base.``, + - * / and parentheses,
+and the functions below. If a result lacks a column, the value is None.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from flashfs.errors import UsageError
 Row = Mapping[str, Any]
 
 BASE = "base."
-COUNTED = "nand.by_cause."  #: columns that are not there if there was nothing to count
+COUNTED = "nand.by_cause."  #: columns that are missing, and mean 0, if there was nothing to count
 
 
 class Missing(Exception):
-    """A column that there is not."""
+    """A column is missing, or a histogram is empty."""
 
 
 def _share(values: Sequence[float], first: float, last: float) -> float:
@@ -49,8 +49,8 @@ def _quantile_index(values: Sequence[float], share: float) -> float:
     raise Missing
 
 
-#: of a list column, a histogram by index: the share from one index to before another, the mean, a quantile; of numbers,
-#: or of a list of them, the least and the most; of a list their sum and mean; the logarithm to a base
+#: for a list column, a histogram by index: the share from one index to before another, the mean index, a quantile; for
+#: a list of numbers its sum and mean; for numbers, or a list of them, the least and the most; a logarithm to a base
 FUNCTIONS: dict[str, Callable[..., float]] = {
     "share": _share,
     "mean_index": _mean_index,
@@ -67,7 +67,7 @@ OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 class Expression:
-    """``Expression(text)(row, base)`` is a number, or None."""
+    """``Expression(text)(row, base)`` is a number, or None. UsageError if the text is invalid."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -80,7 +80,7 @@ class Expression:
 
     @property
     def relative(self) -> bool:
-        """Whether it asks for the baseline."""
+        """Whether it uses the baseline."""
         return any(_column(node).startswith(BASE) for node in ast.walk(self._tree) if isinstance(node, ast.Attribute))
 
     def _check(self, node: ast.expr) -> None:
@@ -130,7 +130,7 @@ class Expression:
 
 
 def _column(node: ast.expr | ast.AST) -> str:
-    """The dotted name that this is; empty if it is none."""
+    """The dotted name of a node; empty if it is not a name."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and (before := _column(node.value)):

@@ -1,9 +1,8 @@
-"""A figure of a paper, as a TOML file has it: PAPER-FIGURE.toml. docs/reproduce.md lists the keys.
+"""Reads a figure of a paper from a TOML file, PAPER-FIGURE.toml. docs/reproduce.md lists the keys.
 
-Series times x are the points; each is what ``all``, the scale, the series and the x say together, in that order, with
-the keys of a sweep; or, where a figure is ``of = "formulas"``, with those of flashfs.formulas; or, ``of = "records"``,
-with those of flashfs.reproduce.records. ``of`` says what is measured at a point (MEASURED). What the paper says is
-``expect``.
+Each series has a point at each x. A point merges the tables ``all``, the scale, the series and the x, in that order.
+Their keys are those of a sweep; with ``of = "formulas"`` those of flashfs.formulas, with ``of = "records"`` those of
+flashfs.reproduce.records. ``of`` says what is measured at a point (MEASURED). ``expect`` is what the paper says.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ SCALES = ("small", "paper")
 MARKS = {
     "N": "printed", "A": "derived from the paper's formulas", "P": "read off a plot", "S": "only the shape is known",
 }  # fmt: skip
-EACH, MEAN = "*", "mean"  #: of an expectation's x: every one by itself; their mean
-MOST, LEAST = "most", "least"  #: the one number along x that is largest, smallest
+EACH, MEAN = "*", "mean"  #: an expectation's x: every x by itself; the mean over x
+MOST, LEAST = "most", "least"  #: likewise: the largest, the smallest number along x
 OVER_X = (MEAN, MOST, LEAST)
 RULES = ("within", "at_least", "at_most", "meet", "rising", "falling", "flat", "order")
-NUMBERED = RULES[:3]  #: hold a number of ours against the paper's
-JOINT = ("order", "meet")  #: of several series
-#: by what a figure is of: what takes a point of a sweep and gives its result (flashfs.replay.workers.PLAYER)
+NUMBERED = RULES[:3]  #: compare a number of ours with the paper's
+JOINT = ("order", "meet")  #: rules about several series
+#: {value of ``of``: the player that replays a point of a sweep (flashfs.replay.workers.PLAYER)}
 MEASURED = {"replays": PLAYER, "recoveries": "flashfs.replay.recovery_runs:run"}
 FORMULAS = "formulas"  #: nothing is measured
-RECORDS = "records"  #: what a tool has measured is read
-#: what a point may say, by what it is made of
+RECORDS = "records"  #: results that a tool has measured are read
+#: {value of ``of``: the keys that a point may have}
 KEYS = {
     **{name: frozenset({*AXES, OPTIONS}) for name in MEASURED},
     FORMULAS: frozenset({"ftl", *(one.name for one in fields(Chip))}),
@@ -49,14 +48,15 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True)
 class Expect:
-    """What the paper says of one series (of several, for ``order`` and ``meet``), at one x, at each, on average, of
-    the most or the least along x, or along them.
+    """What the paper says about one series (several for ``order`` and ``meet``): at one x, at each, on average, about
+    the most or the least along x, or about the course along x.
 
     A number of several series is a quotient: the first's value over the least of the others', at the same x.
 
-    ``rule`` and ``bound``: within this share of the paper's number; at least, at most the number; rising, falling,
-    flat to within a share along x; in this order at each x, or at one, each at most ``bound`` times the next; the
-    straight lines that fit two series best over the logarithm of x meet so many doublings beyond the last x at least.
+    ``rule``: ``within`` the share ``bound`` of the paper's number; ``at_least`` or ``at_most`` that number; ``rising``,
+    ``falling`` or ``flat`` along x, to within the share ``bound``; ``order``: the series in this order at each x, or at
+    one, each at most 1 + ``bound`` times the next; ``meet``: the straight lines that fit two series best over the
+    logarithm of x meet at least ``paper`` doublings beyond the last x.
     """
 
     series: tuple[str, ...]
@@ -69,13 +69,13 @@ class Expect:
 
 @dataclass(frozen=True)
 class Point:
-    """A name on one of the two axes, and what it has to say."""
+    """A series or an x, with its tables."""
 
     name: str
     sweep: Table
     scales: dict[str, Table]
     value: Expression | None = None
-    trace: str | None = None  #: of x: a pattern of files below --traces
+    trace: str | None = None  #: of an x: a pattern of files in the folder --traces
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Figure:
     of: str  #: a name of KEYS
     value: Expression
     baseline: str | None
-    compares: tuple[str, ...]  #: what its series have otherwise on purpose, of make.EQUAL
-    substitute: str  #: what stands for the paper's workload; empty if it is the paper's own
+    compares: tuple[str, ...]  #: settings, such as those of make.EQUAL, in which its series differ on purpose
+    substitute: str  #: the workload used in place of the paper's; empty if it is the paper's own
     note: str
     minutes: Mapping[str, float]
     says: Mapping[str, str]  #: by scale: what was scaled by what
@@ -112,7 +112,8 @@ class Figure:
 
 
 def find(folders: Iterable[Path]) -> dict[str, Figure]:
-    """All figures of these folders, by name; a later folder's stand for earlier ones of the same name."""
+    """All figures of these folders, by name; those of a later folder replace earlier ones of the same name. UsageError
+    if a folder does not exist."""
     out: dict[str, Figure] = {}
     for folder in folders:
         if not folder.is_dir():
@@ -127,7 +128,7 @@ def _as_numbered(path: Path) -> tuple[Any, ...]:
 
 
 def load(path: Path) -> Figure:
-    """UsageError, in one line, names the file and the key that will not do."""
+    """The figure in a file. UsageError, in one line, names the file and the invalid key."""
     try:
         return _figure(path, tomllib.loads(path.read_text()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -226,7 +227,8 @@ def _check_points(series: tuple[Point, ...], xs: tuple[Point, ...]) -> None:
 
 
 def _expect(given: Table, series: list[str], xs: list[str]) -> Expect:
-    """Nothing may claim more than its mark: where only the shape is known, there is no number."""
+    """Parse one ``expect``. It may not claim more than its mark: mark S, where only the shape is known, has no
+    number."""
     _known(given, ("series", "x", "mark", "paper", *RULES), "expect")
     mark = given.get("mark")
     if mark not in MARKS:
@@ -269,7 +271,7 @@ def _expect(given: Table, series: list[str], xs: list[str]) -> Expect:
 
 
 def _check_lines(series: tuple[str, ...], xs: list[str]) -> None:
-    """Two lines meet, and only where x is a number there are lines."""
+    """UsageError unless ``meet`` has two series and at least two x, all numbers above 0."""
     if len(series) != 2:
         raise UsageError(f"expect: meet is of two series, and not of {len(series)}")
     for x in xs:
@@ -288,7 +290,7 @@ def _is_number(value: Any) -> bool:
 
 
 def merged(*tables: Mapping[str, Any]) -> Table:
-    """What several tables say together: of a key the last, of options each by itself."""
+    """The tables merged: of a key the last value; nested tables, such as options, are merged key by key."""
     out: Table = {}
     for table in tables:
         for key, value in table.items():

@@ -1,7 +1,7 @@
-"""A figure, made: its points replayed as a sweep, or computed, its table, its picture, and a file of its results.
+"""Makes a figure: replays its points as a sweep, or computes them, and writes its table, picture and results.
 
-The sweep keeps each result by what produced it, so a second run, or another figure with the same points, only reads.
-What is written is a function of figure, scale, traces and program alone: the times that a replay took are left out.
+The sweep keys each result by what produced it, so a second run, or another figure with the same points, only reads.
+The output depends only on figure, scale, traces and program: wall times of replays are left out.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from flashfs.replay.play import Setup
     from flashfs.replay.workers import Workers
 
-KEPT = Path(__file__).with_name("results")  #: what came out when the figure was last looked at
-RECORDINGS = Path(flashfs.__file__).parents[1] / "examples" / "traces"  #: of a tree of sources
+KEPT = Path(__file__).with_name("results")  #: the stored results of figures
+RECORDINGS = Path(flashfs.__file__).parents[1] / "examples" / "traces"  #: in a source tree
 WALL = ("wall_s", "pages_per_s")  #: columns that differ from run to run
-DIGITS = 9  #: significant ones that are kept of a value
-GECKO_PART = 32  #: pages of a block that an entry of geckoftl's is of, unless its option parts says otherwise
-#: what must be the same for all series, or the figure compares that
+DIGITS = 9  #: significant digits of a value
+GECKO_PART = 32  #: pages of a block that an entry of geckoftl covers, unless its option ``parts`` is set
+#: options that must be the same for all series, unless the figure compares them
 EQUAL = ("buffer", "stripe", "wear_spread", "gc_reserve")
 
 Row = dict[str, Any]
@@ -41,14 +41,14 @@ Listen: TypeAlias = "Callable[[list[Setup]], sweep.Listener]"
 
 @dataclass(frozen=True)
 class Cell:
-    """A point of a figure, and what is replayed for it."""
+    """A point of a figure, and the Setup that is replayed for it."""
 
     series: Point
     x: Point
     setup: Setup
 
     def said(self) -> dict[str, str]:
-        """All that is not as a replay has it by itself."""
+        """{setting: value} of everything that is not a replay's default."""
         return _said(self.setup)
 
 
@@ -62,7 +62,7 @@ class Computed:
     chip: formulas.Chip
 
     def said(self) -> dict[str, str]:
-        """All of its device that is not the paper's."""
+        """{parameter: value} of the device where it differs from the default Chip."""
         default = formulas.Chip()
         return {one.name: str(getattr(self.chip, one.name)) for one in fields(formulas.Chip)
                 if getattr(self.chip, one.name) != getattr(default, one.name)}  # fmt: skip
@@ -85,7 +85,7 @@ class Made:
     files: dict[str, str]
 
     def plain(self) -> dict[str, Any]:
-        """For JSON: the same for the same results, to the bit."""
+        """The table for JSON; equal results give equal bytes."""
         figure = self.figure
         return {
             "paper": figure.paper, "figure": figure.number, "title": figure.title, "source": figure.source,
@@ -107,7 +107,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def waits(ftl: str) -> str:
-    """Why there is nothing of a scheme, if so."""
+    """Why a scheme cannot be replayed yet; empty if it can."""
     from flashfs.ftl import SCHEMES, installed
 
     return "" if ftl in SCHEMES or ":" in ftl or ftl in installed() else f"waits for {ftl}"
@@ -164,7 +164,8 @@ def _check_ftls(figure: Figure, ftls: Sequence[str] | None) -> None:
 
 
 def _sources(x: Point, traces: Path | None) -> Table | None:
-    """The trace of a point, as a key of a sweep, the person's or a recording of ours; None if it is not there."""
+    """The trace of a point as a key of a sweep: from the folder --traces, else from RECORDINGS; None if neither has
+    it."""
     if x.trace is None:
         return {}
     found = [path for folder in (traces, RECORDINGS) if folder is not None for path in sorted(folder.glob(x.trace))]
@@ -183,7 +184,7 @@ def _setup(figure: Figure, scale: str, series: Point, x: Point, source: Table, t
 
 
 def _options(figure: Figure, table: Table) -> Table:
-    """Those that this FTL knows: what one series has, another may not. One that none knows is an error."""
+    """The options that this FTL knows, as FTLs of other series may have other ones. UsageError if no FTL knows one."""
     from flashfs.ftl import scheme
 
     ftl = str(table["ftl"])
@@ -206,8 +207,8 @@ def make(
     figure: Figure, scale: str, out: Path, workers: Workers, *, ftls: Sequence[str] | None = None,
     traces: Path | None = None, listen: Listen | None = None, tell: grid.Tell = lambda line: None,
 ) -> Made:  # fmt: skip
-    """Replay what has no result yet, and write table, picture and results into the folder ``out``. ``listen`` makes of
-    the points somebody who hears how the sweep goes."""
+    """Replay what has no result yet, and write table, picture and results into the folder ``out``. ``listen`` makes the
+    sweep's Listener from the points."""
     out.mkdir(parents=True, exist_ok=True)
     every: Points
     why_not: dict[str, str] = {}
@@ -250,8 +251,8 @@ def make(
 def _measured(
     of: str, every: Sequence[Cell], out: Path, workers: Workers, listen: Listen | None
 ) -> tuple[dict[int, Row], list[str]]:
-    """(the result of each cell that has one, why others have none). Results of each kind have a folder of their own:
-    one setup may be measured in several ways."""
+    """(the result of each cell that has one, why others have none). Each kind of measurement has its own folder, as one
+    setup may be measured in several ways."""
     if not every:
         return {}, []
     setups = [one.setup for one in every]
@@ -268,8 +269,9 @@ def _measured(
 
 
 def beside_formulas(row: Row) -> Row:
-    """What flashfs.formulas has of the device that was recovered, and all operations of each recovery in seconds, one
-    after another as there: ``recovered.seconds_by_cut``. Of a scheme that there are no formulas of, nothing."""
+    """The figures that flashfs.formulas gives for the device that was recovered, and the duration of each recovery in
+    seconds, its operations one after another as in the formulas: ``recovered.seconds_by_cut``. Empty for a scheme
+    without formulas."""
     if row["ftl"] not in formulas.FTLS or "scheme.entries" not in row:
         return {}
     shape = {name: row[f"config.geometry.{name}"] for name in ("page_bytes", "pages_per_block", "blocks", "lpas")}
@@ -288,7 +290,7 @@ def beside_formulas(row: Row) -> Row:
 
 
 def _distinct(every: Points, rows: Mapping[int, Row]) -> list[Row]:
-    """A row for each cell, which it names, without what differs from run to run."""
+    """A row for each cell, with its series and x, without what differs from run to run."""
     return [
         {"series": every[at].series.name, "at": every[at].x.name, **{k: v for k, v in row.items() if k not in WALL}}
         for at, row in rows.items()
@@ -306,12 +308,12 @@ def _values(figure: Figure, every: Points, rows: Mapping[int, Row]) -> dict[tupl
     return out
 
 
-# --- what is said beside the table
+# --- notes to the table
 
 
 def options(every: Points) -> dict[str, str]:
-    """All that is not as a replay has it by itself: what all points share, then of each series and of each x what it
-    has more, then of a point what neither says."""
+    """{group: its settings} that are not a replay's defaults: first those that all points share, then what each series
+    and each x adds, then what a single point adds."""
     groups: dict[str, list[Cell | Computed | Recorded]] = {"all": list(every)} if every else {}
     for cell in every:
         groups.setdefault(cell.series.name, []).append(cell)
@@ -354,8 +356,7 @@ def _said(setup: Setup) -> dict[str, str]:
 
 
 def unequal(every: Sequence[Cell], compares: Sequence[str] = ()) -> list[str]:
-    """Where series of one x do not stand on one ground: a line for each difference, but for those that the figure is
-    about."""
+    """A line for each setting in which series of one x differ, except those that the figure compares."""
     from flashfs.ftl import scheme
 
     out: dict[str, None] = {}
@@ -377,7 +378,7 @@ def unequal(every: Sequence[Cell], compares: Sequence[str] = ()) -> list[str]:
 
 
 def unplayed(every: Sequence[Cell], rows: Mapping[int, Row]) -> list[str]:
-    """What replays said of requests that they left out or changed: a line for each trace and reason."""
+    """The replays' complaints about rejected or adjusted requests: a line for each trace and reason."""
     out: dict[str, None] = {}
     for at, row in rows.items():
         for line in json.loads(row.get("complaints") or "[]"):
@@ -387,12 +388,12 @@ def unplayed(every: Sequence[Cell], rows: Mapping[int, Row]) -> list[str]:
 
 
 def kept(figure: Figure, scale: str) -> dict[str, bool | None]:
-    """Which lines of a figure were met when its results were kept; nothing if it has none at this scale."""
+    """{key of a line: whether it was met} in the stored results of a figure; empty if it has none at this scale."""
     found = kept_file(figure, scale)
     if found is None or found.get("scale") != scale:
         return {}
     out: dict[str, bool | None] = {}
-    for row in found["rows"]:  # of two lines of one key, both have to hold
+    for row in found["rows"]:  # of two lines with one key, both must be met
         out[row["key"]] = row["met"] if out.get(row["key"], True) else False
     return out
 
@@ -402,7 +403,7 @@ def kept_name(figure: Figure, scale: str) -> str:
 
 
 def kept_file(figure: Figure, scale: str = "small") -> dict[str, Any] | None:
-    """The table that lies in ``results`` beside the folder of the figure."""
+    """The stored table of a figure, from ``results`` beside the figure's folder; None if there is none."""
     path = figure.file.parent.with_name("results") / kept_name(figure, scale)
     try:
         return json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""The plot of a figure: ours as bars or lines, the paper's numbers beside them where it has some."""
+"""The plot of a figure: our values as bars or lines, with the paper's numbers beside them if it has any."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["draw", "of"]
 
 
 def of(figure: Figure, lines: Sequence[Line], values: Mapping[tuple[str, str], float | None]) -> Drawing | None:
-    """None if there is nothing to draw."""
+    """The drawing of a figure; None if there is nothing to draw."""
     xs = [x.name for x in figure.xs if any((one.name, x.name) in values for one in figure.series)]
     at = {name: _number(name) for name in xs}
     along = figure.form == "lines" and all(value is not None for value in at.values())

@@ -1,7 +1,7 @@
-"""Figures of what a tool measured: wall time, which differs from run to run, so nothing is measured when a figure is
-made. A point names a ``file`` of bench/results, and the ``row`` of it that has what it says.
+"""Figures of stored measurements: wall time differs from run to run, so it is not measured when a figure is made. A
+point names a ``file`` in bench/results, and the values that select its ``row``.
 
-Such a file says under ``machine`` where it was measured, and under ``tool`` by what.
+Such a file says under ``machine`` where it was measured, and under ``tool`` with which program.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flashfs.errors import FlashfsError, UsageError
 from flashfs.replay import grid
 from flashfs.reproduce.figure import Figure, Point, Table, merged
 
-FOLDER = Path(flashfs.__file__).parents[1] / "bench" / "results"  #: of a tree of sources
+FOLDER = Path(flashfs.__file__).parents[1] / "bench" / "results"  #: in a source tree
 
 Row = dict[str, Any]
 
@@ -38,7 +38,7 @@ class Recorded:
 def of(
     figure: Figure, scale: str, ftls: Sequence[str] | None, tell: grid.Tell
 ) -> tuple[list[Recorded], list[str]]:
-    """(all points that were measured, a line for each file that says where). UsageError names the figure."""
+    """(all points that were measured, a line for each file that says on which machine). UsageError names the figure."""
     out: list[Recorded] = []
     where: dict[str, None] = {}
     for series in figure.series:
@@ -61,7 +61,8 @@ def of(
 
 
 def _found(table: Table) -> tuple[Row, str] | None:
-    """The row of a point, and where it was measured; None if there is no such file."""
+    """The row of a point, and where it was measured; None if there is no such file. UsageError unless one row
+    matches."""
     name, asked = table.get("file"), table.get("row")
     if not isinstance(name, str) or not isinstance(asked, dict) or not asked:
         raise UsageError("use file = NAME, of bench/results, and row = { COLUMN = VALUE }")

@@ -1,7 +1,7 @@
-"""Ours beside the paper's: rows of the table, and what may be said of them.
+"""Compares our numbers with the paper's: the rows of the table, and their verdicts.
 
 A verdict claims no more than its mark allows: a printed number is met *as printed*, one read off a plot *as read off*,
-and where only the shape is known nothing is said but that the *shape holds*.
+and if only the shape is known, the verdict is only that the *shape holds*.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Values = Mapping[tuple[str, str], float | None]  #: by series and x; None: not m
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the table. ``met`` is None where nothing was expected, or nothing measured."""
+    """A row of the table. ``met`` is None if nothing was expected, or nothing measured."""
 
     series: str
     x: str
@@ -40,21 +40,21 @@ class Line:
 
     @property
     def key(self) -> str:
-        """What a later run is compared by."""
+        """Identifies the line in stored results."""
         return f"{self.series} | {self.x} | {self.rule}"
 
 
 def lines(figure: Figure, values: Values, why_not: Mapping[str, str]) -> list[Line]:
-    """All rows: each point with what was expected of it, then means, then what was expected along x.
+    """All rows: first each point with its expectations, then the expectations of several x or series.
 
-    ``why_not`` has series that are not measured, and why.
+    ``why_not``: {series that is not measured: why}.
     """
     out = []
     for one in figure.series:
         mine = [_at(figure, one.name, x.name, values, why_not) for x in figure.xs
                 if (one.name, x.name) in values or one.name in why_not]  # fmt: skip
         if one.name in why_not and not any(line.mark for some in mine for line in some):
-            out.append(Line(one.name, ALL, None, "", None, why_not[one.name]))  # it says the same at each
+            out.append(Line(one.name, ALL, None, "", None, why_not[one.name]))  # one row for all x
         else:
             out += [line for some in mine for line in some]
     for expect in figure.expect:
@@ -77,7 +77,7 @@ def _at(figure: Figure, series: str, x: str, values: Values, why_not: Mapping[st
 
 
 def _numbers(figure: Figure, expect: Expect, values: Values, why_not: Mapping[str, str]) -> list[Line]:
-    """What is expected of a quotient of series, or of all x of a series together."""
+    """The rows of an expectation about a quotient of series, or about all x of a series together."""
     why = ", ".join(why_not[one] for one in expect.series if one in why_not)
     at = {x.name: _quotient([values.get((one, x.name)) for one in expect.series])
           for x in figure.xs if all((one, x.name) in values for one in expect.series)}  # fmt: skip
@@ -89,7 +89,7 @@ def _numbers(figure: Figure, expect: Expect, values: Values, why_not: Mapping[st
 
 
 def _quotient(row: Sequence[float | None]) -> float | None:
-    """The first over the least of the others; the first, if it is alone."""
+    """The first over the least of the others, or just the first if it is alone; None if one is missing."""
     first, *others = row
     there = [one for one in others if one is not None]
     if first is None or len(there) < len(others):
@@ -119,7 +119,7 @@ def _judged(expect: Expect, x: str, ours: float | None, why: str) -> Line:
 
 
 def named(expect: Expect) -> str:
-    """Of what a number is: a series, or a quotient."""
+    """The name of what an expectation is about: a series, or a quotient."""
     first, *others = expect.series
     if len(others) < 2:
         return " / ".join(expect.series)
@@ -134,7 +134,7 @@ def _line(expect: Expect, series: str, x: str, ours: float | None, met: bool) ->
 
 
 def _shape(figure: Figure, expect: Expect, values: Values, why_not: Mapping[str, str]) -> Line:
-    """Of what there is: an order of two is one, as long as the third waits."""
+    """The row of an expectation about a shape. An order is judged by the series that are measured, at least two."""
     there = [name for name in expect.series if name not in why_not]
     sign = {"order": " <= ", "rising": "", "falling": "", "flat": ""}[expect.rule]
     name = sign.join(expect.series)
@@ -156,8 +156,8 @@ def _shape(figure: Figure, expect: Expect, values: Values, why_not: Mapping[str,
 
 
 def _meeting(figure: Figure, expect: Expect, values: Values, why_not: Mapping[str, str]) -> Line:
-    """How many doublings of x beyond the last one the lines through both series meet. Lines that do not come closer
-    never meet: that is further than any number."""
+    """The row of ``meet``: how many doublings of x beyond the last one the lines through both series meet. Lines that
+    do not converge never meet, which counts as infinitely far."""
     name = " meets ".join(expect.series)
     xs = [x.name for x in figure.xs if all(values.get((one, x.name)) is not None for one in expect.series)]
     if len(xs) < 2:
@@ -182,7 +182,8 @@ def _up(row: Sequence[float], rule: str) -> Sequence[float]:
 
 
 def _mean(every: Sequence[float | None], ratios: bool) -> float | None:
-    """Geometric of ratios to a baseline, else arithmetic; None if one is missing."""
+    """The geometric mean of ratios to a baseline, else the arithmetic mean; None if one is missing, or a ratio is not
+    above 0."""
     there = [one for one in every if one is not None and (one > 0 or not ratios)]
     if not there or len(there) < len(every):
         return None
@@ -192,7 +193,7 @@ def _mean(every: Sequence[float | None], ratios: bool) -> float | None:
 
 
 def summary(rows: Sequence[Line]) -> str:
-    """Of a figure, in a word or two."""
+    """The verdict on a figure in a few words."""
     judged = [one.met for one in rows if one.met is not None]
     waits = sorted({why for one in rows for why in one.verdict.split(", ") if why.startswith("waits")})
     if not judged:
@@ -202,5 +203,5 @@ def summary(rows: Sequence[Line]) -> str:
 
 
 def lost(before: Mapping[str, bool | None], now: Sequence[Line]) -> list[Line]:
-    """What was met in the results that are kept, and is not any more."""
+    """The lines that were met in the stored results and are not met now."""
     return [one for one in now if one.met is False and before.get(one.key)]

@@ -1,1 +1,1 @@
-"""How large a chip is of which no one said it: over-provisioning, defaults."""
+"""How large a chip is where that was not given: over-provisioning, defaults."""

@@ -1,4 +1,4 @@
-"""What a device is of which nobody said it: its shape, and its FTL."""
+"""Defaults of a device: its shape, and its FTL."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 DEFAULT_FTL = "pagemap"
 DEVICE_BYTES = 1 << 30  #: that the host sees
 DIES = 8
-SUPERBLOCKS = 64  #: fewer, and what works side by side leaves too few blocks to choose from
+SUPERBLOCKS = 64  #: at least; with fewer, what works in parallel leaves too few blocks to choose from
 
 
 def side_by_side(host_bytes: int, given: Mapping[str, Any]) -> dict[str, int]:
-    """Dies and channels, where they were not given: as many as the chip has blocks for, and what was given allows."""
+    """{"dies", "channels"}, those that were not given: as many as the blocks of the chip and what was given allow."""
     out: dict[str, int] = {}
     if "dies" not in given:
         blocks = host_bytes // (given.get("page_bytes", 4096) * given.get("pages_per_block", 256) or 1)

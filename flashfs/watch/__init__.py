@@ -1,9 +1,9 @@
 """Watching a device while it is used: what ``flashfs top`` shows.
 
-Everything comes from the texts that a mount has beside `disk`, and nbdkit at a socket: who may read them may watch, the
-device knows nothing of it, and what is shown can be had by any other program. ``look`` reads them once, ``figures``
-says what happened between two looks, ``Picture`` draws that on a terminal of any size, and ``live`` does so until it is
-told to stop.
+Everything comes from the texts that a mount has beside `disk`, and nbdkit at a socket: every user who may read them may
+watch, the device does not notice, and any other program can read the same. ``look`` reads them once, ``figures`` says
+what happened between two looks, ``Picture`` draws that on a terminal of any size, and ``live`` does so until the user
+quits.
 """
 
 from flashfs.watch._figures import figures

@@ -1,4 +1,4 @@
-"""The block map on a terminal: a cell a block, or a cell for several where there are more of them than cells."""
+"""The block map on a terminal: one cell per block, or per several blocks where there are more of them than cells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flashfs.watch._look import Look
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = "12345678"  #: where a terminal has ASCII alone
-# From hardly valid, which is what cleaning looks for, to wholly so. Also told apart by those who see no red or green.
+# From few valid pages, which cleaning looks for, to all valid. Distinct also for people who see no red or green.
 RAMP = ("#fde725", "#b5de2b", "#6ece58", "#35b779", "#1f9e89", "#26828e", "#3e6f9e", "#5560a8")
 OPEN = "bold #ff8c42"
 # What is shown of a cell that has no data: (cell, where a terminal has ASCII alone, style), by state.
@@ -65,7 +65,7 @@ class BlockMap:
 
     def _cells(self, each: int) -> tuple[list[str], NDArray[np.float64]]:
         """(state, share of valid pages) of each cell. Data outweigh the log, which outweighs what holds nothing; a
-        bad block among good ones is told by the legend's count alone."""
+        bad block among good ones shows in the legend's count alone."""
         starts = np.arange(0, self._blocks, each)
 
         def of(state: str) -> NDArray[np.int64]:

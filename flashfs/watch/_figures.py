@@ -13,12 +13,12 @@ from flashfs.watch._look import Look
 REQUESTS = ("read", "write", "trim", "flush")
 BYTES = ("read", "write", "trim")
 OPERATIONS = ("read", "program", "erase", "spare_read")
-LOG_CAUSES = ("checkpoint", "trim", "mount")  #: on whose account blocks of the metadata log are opened
+LOG_CAUSES = ("checkpoint", "trim", "mount")  #: the causes for which blocks of the metadata log are opened
 DATA_STATES = ("open", "closed")
 
 
 def figures(before: Look | None, now: Look) -> dict[str, Any]:
-    """Everything that `top` shows but the block map. Without ``before``, or after a remount, rates are None."""
+    """Everything that `top` shows except the block map. Without ``before``, or after a remount, rates are None."""
     if before is not None and not now.follows(before):
         before = None
     seconds = now.at_s - before.at_s if before else 0.0
@@ -72,7 +72,7 @@ def _rate(before: Look | None, now: Look, seconds: float, *path: str) -> float |
 
 
 def _host(before: Look | None, now: Look, seconds: float) -> dict[str, Any]:
-    """Of each kind of request: how many a second and so far, and the same of bytes."""
+    """For each kind of request: how many per second and so far, and the same in bytes."""
     out: dict[str, Any] = {}
     for kind in REQUESTS:
         rate = _rate(before, now, seconds, "server", "requests", kind)
@@ -104,13 +104,13 @@ def _share(part: float, of: float) -> float | None:
 
 
 def _causes(before: Look | None, now: Look, seconds: float) -> dict[str, float | None]:
-    """Programs a second, by on whose account."""
+    """Programs per second, by cause."""
     found = now.stats["nand"].get("by_cause", {}).get("program", {})
     return {cause: _rate(before, now, seconds, "nand", "by_cause", "program", cause) for cause in found}
 
 
 def _cleaning(before: Look | None, now: Look, seconds: float) -> dict[str, Any]:
-    """GC's programs and reads a second, its victims, and the valid pages that a victim still had."""
+    """GC's programs and reads per second, its victims, and the valid pages that a victim still had."""
     victims, moved = None, None
     if before is not None:
         victims = _victims(before, now)
@@ -125,9 +125,9 @@ def _cleaning(before: Look | None, now: Look, seconds: float) -> dict[str, Any]:
 
 
 def _victims(before: Look, now: Look) -> int:
-    """Blocks of data that were emptied, whoever asked for it. No counter says so, but it follows: those in use have
-    become more by the blocks opened, less by the blocks emptied. Blocks opened for the metadata log are told by their
-    erases; one that is opened on a new chip needs none, and passes for a victim once."""
+    """Blocks of data that were emptied, for any cause. There is no counter for that, so it is derived: the blocks in
+    use grow by those opened and shrink by those emptied. Blocks opened for the metadata log are counted by their
+    erases; one that is opened on a new chip needs no erase, and counts as a victim once."""
     opened = _change(before, now, "blocks_opened")
     log = sum(_change(before, now, "nand", "by_cause", "erase", cause) for cause in LOG_CAUSES)
     more = sum(_change(before, now, "pool", state) for state in DATA_STATES)

@@ -1,4 +1,4 @@
-"""Looks again and again, and shows what was seen, until somebody has seen enough."""
+"""Looks at a device again and again and shows the figures, until the user quits."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from flashfs.watch._figures import figures
 from flashfs.watch._look import Look, look
 from flashfs.watch._picture import HISTORY, Picture
 
-INTERVAL_S = 1.0  #: between looks, unless told otherwise
+INTERVAL_S = 1.0  #: between looks, by default
 NOTE = "q quits "
 LEAVE = b"qQ\x04"  #: the keys that end it, Ctrl-D among them
 
 
 def sleep(seconds: float) -> bool:
-    """Wait, and have never seen enough."""
+    """Wait; always False: go on."""
     time.sleep(seconds)
     return False
 
@@ -37,9 +37,8 @@ def sleep(seconds: float) -> bool:
 def shots(
     place: Place, interval_s: float, wait: Callable[[float], bool] = sleep, asked: Path | None = None
 ) -> Iterator[tuple[dict[str, Any], Look]]:
-    """(figures, the look they end with) of one interval after another, for ever, or until ``wait`` says that enough
-    was seen. The first comes after one interval: before that there is no rate. Gone when the mount is no more.
-    ``asked`` as of a Look."""
+    """(figures, the look they end with) of one interval after another, until ``wait`` returns True. The first comes
+    after one interval: before that there is no rate. Gone when the mount has ended. ``asked`` as of a Look."""
     before, due = look(place, asked), time.monotonic()
     while True:
         due = max(due + interval_s, time.monotonic())
@@ -52,14 +51,14 @@ def shots(
 
 def live(place: Place, interval_s: float, console: Console, asked: Path | None = None) -> None:
     """Show the device on a whole terminal until q or Ctrl-C. Whatever ends it, the terminal is as it was before."""
-    first = look(place, asked)  # so that what cannot be watched is said on the screen that is there
+    first = look(place, asked)  # first, so that an error is printed on the normal screen
     history: deque[dict[str, Any]] = deque(maxlen=HISTORY)
     try:
         with _terminal() as wait, Live(console=console, screen=True, auto_refresh=False) as screen:
             shown = Picture(figures(None, first), first, note=NOTE)
 
             def patient(seconds: float) -> bool:
-                """Show and wait; a terminal that changes its size meanwhile gets its picture again, at once."""
+                """Show and wait; a terminal that is resized meanwhile gets its picture again, at once."""
                 end = time.monotonic() + seconds
                 while True:
                     screen.update(Whole(shown), refresh=True)
@@ -76,7 +75,7 @@ def live(place: Place, interval_s: float, console: Console, asked: Path | None =
 
 
 class Whole:
-    """A picture of the terminal's whole height, which rich does not pass on to what is on a screen of its own."""
+    """A picture with the terminal's whole height, which rich does not pass on to what is on a screen of its own."""
 
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
@@ -88,9 +87,9 @@ class Whole:
 
 @contextmanager
 def _terminal() -> Iterator[Callable[[float], bool]]:
-    """Keys come one by one and unseen meanwhile. Yields what waits so many seconds: true as soon as a key says to
-    leave, false when the time is over or a signal came (a terminal of another size). SIGTERM and SIGHUP end it with
-    the terminal put right."""
+    """Keys come one by one and without echo inside. Yields a function that waits so many seconds: True as soon as a key
+    of LEAVE is pressed, False when the time is over or a signal came (the terminal was resized). SIGTERM and SIGHUP end
+    the process, after the terminal is restored."""
     keys = sys.stdin.fileno() if sys.stdin.isatty() else None
     before = None if keys is None else termios.tcgetattr(keys)
     reader, writer = os.pipe()

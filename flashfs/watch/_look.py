@@ -31,13 +31,13 @@ VANISHED = (errno.ENODEV, errno.ESTALE)
 
 
 class Gone(FlashfsError):
-    """The mount that was looked at is no more."""
+    """The mount that was looked at has ended."""
 
 
 @dataclass(frozen=True)
 class Look:
     """The texts of one moment; ``blocks`` are the columns of map.json as arrays. ``at_s``: the server's own clock;
-    ``asked`` is what a person named, where ``place``, which has the texts, is another."""
+    ``asked`` is what the user named, if that is not ``place``, which has the texts."""
 
     place: str
     at_s: float
@@ -54,7 +54,7 @@ class Look:
 
 
 def look(place: Place, asked: Path | None = None) -> Look:
-    """Read the four texts. Gone if the mount is no more; FlashfsError for what is there and cannot be used."""
+    """Read the four texts. Gone if the mount has ended; FlashfsError for a text that cannot be used."""
     texts = {name: _read(place, name) for name in NEEDED}
     for name, needed in NEEDED.items():
         for field, kind in needed.items():

@@ -1,8 +1,8 @@
 """Draws figures and blocks on a terminal: what fits, in as many columns as there is width for.
 
-The panels of a column stand in the order of their weight. On a terminal that is too low for all, the last ones become
-a line each; the block map takes the lines that are left, and a few in any case. Nothing is said by colour alone: a
-block's bar is as high as it is valid.
+The panels of a column are in the order of their importance. On a terminal that is too low for all, the last ones become
+a line each; the block map takes the lines that are left, and a few in any case. Nothing is shown by colour alone: the
+height of a block's bar shows how much of it is valid.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LABEL, WARNING = "#8a8f98", "bold #d8596b"
 
 class Picture:
     """One picture of a mount: ``found`` as `figures` made it, the blocks of ``now``, and earlier figures for the
-    curves, oldest first. ``note`` stands at the upper right."""
+    curves, oldest first. ``note`` is shown at the upper right."""
 
     def __init__(
         self, found: dict[str, Any], now: Look, history: Sequence[dict[str, Any]] = (), note: str = ""
@@ -96,7 +96,7 @@ class Picture:
         return texts
 
     def _columns(self, width: int, roomy: bool) -> list[list[Panel]]:
-        """What stands above the block map: one column, or two."""
+        """What is above the block map: one column, or two."""
         host, writes, cleaning = self._host(width), self._writes(), self._cleaning()
         dram, scheme = self._dram(roomy), self._scheme(roomy)
         if width < TWO_COLUMNS:
@@ -118,7 +118,7 @@ class Picture:
         return line
 
     def _alarms(self) -> list[RenderableType]:
-        """Only what ought to worry: a line each, and none on most days."""
+        """Only problems: one line each, usually none."""
         health = self._found["health"]
         said = [f"the device takes no more changes: {health['failed']}"] if health["failed"] else []
         said += [health["host_disk"]] if health["host_disk"] else []
@@ -276,7 +276,7 @@ def ratio(value: float | None) -> str:
 
 
 def count(value: Any) -> str:
-    """One figure, whatever a scheme calls a figure."""
+    """One figure of a scheme, of any type."""
     if value is None:
         return "-"
     if isinstance(value, bool) or not isinstance(value, int | float):

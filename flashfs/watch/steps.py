@@ -54,7 +54,7 @@ class Recorder:
 
     def look(self) -> dict[str, Any]:
         """What has changed since the last look: ``pages`` [PPA, state, label, sentence] and ``blocks`` [block, state]
-        that are others now, and ``did``, a line for each operation that left something."""
+        that are different now, and ``did``, a line for each operation that left something."""
         per_block = self.device.nand.geometry.pages_per_block
         now = self._blocks()
         before = self.blocks or [()] * len(now)
@@ -112,7 +112,7 @@ class Recorder:
 
 def shown(status: int, raw: bytes, live: bool, free: bool, kept: bool = False) -> Page:
     """A page, from its spare area; ``free``: its block is, and nothing in it counts; ``kept``: it was superseded, and
-    the last checkpoint stands on it."""
+    the last checkpoint needs it."""
     if status == ERASED:
         return Page()
     if status != WHOLE:
@@ -133,7 +133,7 @@ def shown(status: int, raw: bytes, live: bool, free: bool, kept: bool = False) -
 
 
 def said(ppa: int, before: Page, page: Page) -> str:
-    """What happened to one page, or "" if that is said of its block."""
+    """What happened to one page, or "" if the line about its block says so."""
     if page.state == "erased":
         return ""
     if before.state == "erased" or before.label != page.label:

@@ -87,7 +87,7 @@ def test_replays_on_small_chips(capsys: pytest.CaptureFixture[str], size: str) -
 
 
 def test_what_the_first_mount_allocates(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """It is said before somebody waits for it: of a large chip, gibibytes of page records."""
+    """It is reported before the wait: for a large chip, gibibytes of page records."""
     path = tmp_path / "chip"
     made = json.loads(run(capsys, "create", path, "--preset", "small-64m", "--json")[1])
     Device.open(path, ftl="slimftl").close()

@@ -151,7 +151,7 @@ def test_a_trace_gets_a_device_that_is_large_enough(capsys: pytest.CaptureFixtur
     assert made["requests"]["write"] == 2
     assert made["config"]["geometry"]["lpas"] == 1 << 18
     assert made["config"]["trace"]["fit"] == "pack"
-    (made,) = objects(capsys, trace, "--size", "1G")  # whoever names a device gets that one
+    (made,) = objects(capsys, trace, "--size", "1G")  # an explicit size takes precedence
     assert made["requests"]["write"] == 1
 
 
@@ -355,7 +355,7 @@ def test_sorted_by_time(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
 
 
 def test_a_pipe_is_refused_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Nobody writes to it: opening it would wait for ever."""
+    """It has no writer, so opening it would wait for ever."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for words in (("trace", "info", pipe), ("replay", pipe), ("replay", "-"), ("trace", "info", "-")):

@@ -36,7 +36,7 @@ def on_terminal(*arguments: str, columns: int = 80) -> list[str]:
             while True:
                 try:
                     part = os.read(main, 1 << 16)
-                except OSError:  # EIO: nobody has the other side any more
+                except OSError:  # EIO: the other side is closed
                     break
                 found += part
         assert process.returncode == 0
@@ -60,7 +60,7 @@ def test_a_pipe_gets_no_filling(capsys: pytest.CaptureFixture[str], command: str
     lines = capsys.readouterr().out.splitlines()
     assert all(line == line.rstrip() for line in lines)
     assert max(len(line) for line in lines if "─" in line) <= show.PICTURE_COLUMNS
-    assert max(map(len, lines)) < 200  # each of a result's texts is in one line, and none behind another's filling
+    assert max(map(len, lines)) < 200  # each text of a result is in one line, without another's padding before it
 
 
 def test_one_preset(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Bugs to plant: each is one that somebody could write, and a campaign that does not notice it proves nothing.
+"""Bugs to plant: each is a plausible mistake, and a campaign that does not notice it proves nothing.
 
 A *patch* changes one line of a compiled module, which is then built in a copy of the sources; a *plant* changes what
 Python can reach while the process runs.

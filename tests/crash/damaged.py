@@ -82,7 +82,7 @@ class Rig:
             self.strike(self.layout.data_at + ppa * PAGE + 100)
 
     def blank(self, ppa: int) -> None:
-        """A record of ones behind its epoch looks erased to a spare read."""
+        """A record that is all ones after its epoch looks erased to a spare read."""
         with self.path.open("r+b") as file:
             file.seek(self.layout.spare_at + ppa * self.layout.stride + 4)
             file.write(b"\xff" * (self.layout.stride - 4))

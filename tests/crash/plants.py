@@ -44,7 +44,7 @@ def after_recovery(change: Callable[[Any, Any], None]) -> Plant:
 
 
 def forget_mount_mark(ssd: Any, report: Any) -> None:
-    """After a clean mount, nothing is programmed behind the checkpoint to say that it is clean no more."""
+    """After a clean mount, nothing is programmed after the checkpoint to mark that it is no longer clean."""
     if report.clean:
         ssd.resume(ssd.seq, ssd.mounts, False)
 

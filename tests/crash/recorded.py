@@ -40,7 +40,7 @@ def recorded(path: Path, settings: Settings) -> tuple[Folder, Replay]:
     made.record(FLUSH, 0, 0)
     made.record(WRITE, 4 * PAGE, PAGE, page(4))
     span = (begin, folder.tape.stat().st_size)
-    made.record(FLUSH, 0, 0)  # behind the workload: not its own
+    made.record(FLUSH, 0, 0)  # after the workload: not part of it
     made.close()
     folder.save(settings, "none", span)
     return folder, Replay(folder, settings, Tape(folder, span))

@@ -1,4 +1,4 @@
-"""Ours pass the suite that anybody's FTL has to pass; and every check in it can fail."""
+"""The project's FTLs pass the suite that any FTL must pass, and every check in it can fail."""
 
 from __future__ import annotations
 
@@ -390,7 +390,7 @@ def test_is_noticed(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
     ],
 )
 def test_a_compiled_bug_is_noticed(bug: str, check: str, tmp_path: Path) -> None:
-    """In a copy of the sources, by the command that anybody runs."""
+    """In a copy of the sources, by the public command."""
     how = bugs.BUGS[bug].how
     assert isinstance(how, bugs.Patch)
     path = how.build(tmp_path / "source")

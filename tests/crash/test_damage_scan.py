@@ -70,7 +70,7 @@ def test_the_first_page_of_a_closed_block(rig: Rig) -> None:
 
 
 def test_the_first_page_of_an_open_block(rig: Rig) -> None:
-    """Written on behind the checkpoint: what came since is found all the same."""
+    """It is written further after the checkpoint; the later pages are found all the same."""
     rig.write(0, 1, 2)
     rig.remember()
     rig.write(3, 1)
@@ -379,7 +379,7 @@ def test_a_page_of_trims_that_looks_erased(rig: Rig) -> None:
 
 
 def lives(tmp_path: Path, ftl: str, fault: Fault, seed: int) -> tuple[Rig, list[str]]:
-    """A life on a chip with that fault, killed behind a flush; then a mount without it, and what that said."""
+    """A life on a chip with that fault, killed after a flush; then a mount without it, and its report."""
     rig = Rig(tmp_path / f"chip {fault} {seed}", ftl, front=lambda chip: dress(chip, [fault], seed))
     for turn in range(3):
         rig.write(*range(0, 24, turn + 1))
@@ -469,7 +469,7 @@ def test_fsck_names_pages_in_the_wrong_place(ftl: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["wreck", "blank"])
 def test_the_mark_of_a_mount_that_was_flushed_and_cannot_be_read(rig: Rig, damage: str) -> None:
-    """A clean checkpoint is clean no more once somebody mounted it, whatever became of the page that says so."""
+    """A clean checkpoint is no longer clean once it was mounted, even if the page that marks this is damaged."""
     rig.write(*range(10))
     rig.device.close()
     clean = rig.find(lambda spare: bool(spare.kind == CHECKPOINT and spare.flags & LAST))[-1]

@@ -23,7 +23,7 @@ ALL = pytest.mark.parametrize("ftl", EACH)
 FEWER = pytest.mark.parametrize("ftl", FEW)
 #: small programs, each with the fault that it is about
 WORN = f"ftl={{}} preset=tiny-16 fault=wear=3 program='{'w0+40 f ' * 12}'"
-#: a page that takes the place of another one of its block, and the power gone before anybody reads there
+#: a page that takes the place of another one of its block, and the power gone before a read there
 WITHIN = (
     "ftl=pagemap preset=tiny-16 opt.buffer=4 fault=misdirect=14 cut=16:prefix "
     "program='w30 w20 w31 w28 w43 w2 w20+4 f w28 i w15+2 w1 w2 f f f'"
@@ -54,7 +54,7 @@ MASKED_AGAIN = (
     "w55+1 w18+3 w19+2 w46+2 w21+3 w21+1 t46 t9 w47+5 w19+3 w4+3 w41+4 w41+1 w37+2 w6+5 w22+2 w55+1 w46+2 w42+6 i "
     "w19+6 w47+3 w34+6 w32+3 w30+2 w6+6 w31+1 w2+3 w25+6 w22+3 w47+6 w54+2 w45+2 w51+2'"
 )
-#: Logarithmic Gecko is made again from the mapping, and no live page is in a block that is open
+#: Logarithmic Gecko is rebuilt from the mapping, and no live page is in a block that is open
 UNCLAIMED = (
     "ftl=geckoftl preset=tiny-24d opt.buffer=2 opt.checkpoint_every=9 opt.protected=0 opt.held=5 fault=misdirect=22 "
     "cut=26:before cut=3:before program='r w60 w58 w5 w32 i w59 xh w59 w31 r w58 f w32 w43 w54 w42 w68 w58 t39+2 r "
@@ -156,7 +156,7 @@ def test_a_block_whose_first_page_was_programmed_over_is_what_its_other_pages_sa
 
 
 def played(line: str) -> tuple[HurtBench, str | None]:
-    """The bench behind its case, and what was wrong."""
+    """The bench after its case was played, and what was wrong."""
     bench = HurtBench(Case.parse(line))
     try:
         failure = bench.play().failure
@@ -209,7 +209,7 @@ def test_the_judge_knows_older_versions_from_others() -> None:
 
 
 def silent(patch: pytest.MonkeyPatch) -> None:
-    """A recovery that tells nobody what it found."""
+    """A recovery that reports nothing of what it found."""
 
     class Planted(recovery.Recovery):  # type: ignore[misc, name-defined]
         def run(self) -> Any:
@@ -252,7 +252,7 @@ def test_what_a_fault_has_damaged_is_known(fault: str, kinds: list[int]) -> None
 @pytest.mark.parametrize("ftl", limited(("pagemap", "dftl")))
 @pytest.mark.parametrize("plant", [silent, zeros])
 def test_damage_in_silence_is_a_failure(monkeypatch: pytest.MonkeyPatch, ftl: str, plant: Any) -> None:
-    """Few of the cases show it: those whose damage the device met, and whose loss nobody noticed before."""
+    """Few of the cases show it: those whose damage the device met, and whose loss was not noticed before."""
     plant(monkeypatch)
     assert any(campaign.run(ftl, "faults", SEED + i, CUTS).failed for i in range(8))
 

@@ -64,7 +64,7 @@ class Power(RuleBasedStateMachine):
         preset = data.draw(st.sampled_from(presets_for(self.ftl, (*TINY, CROWDED))), "preset")
         fill = FILL if preset == CROWDED else 0
         cuts = data.draw(st.lists(CUTS, max_size=5), "cuts")
-        if fill and cuts:  # behind the fill: what it takes is some 900 operations
+        if fill and cuts:  # after the fill, which takes some 900 operations
             cuts[0] = Cut(cuts[0].at + 900, cuts[0].shape)
         fail = data.draw(st.lists(st.integers(3, 60), max_size=1), "fail") if preset != "tiny-8" else []
         plp = data.draw(st.booleans(), "plp")

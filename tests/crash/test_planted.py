@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 BOUNDS = {"random": 2_000, "sweep": 4_000, "host": 6_000, "wide": 1_000, "faults": 3_000, "every": 2}
 #: {bug: {FTL: the tier that caught it when this was last written}}: that one is asked first, which is half of the time
 KNOWN = json.loads((Path(__file__).parent / "caught.json").read_text())
-#: {bug: FTLs in which no tier has met it, by three seeds}: nobody asks there again, but to write this anew
+#: {bug: FTLs in which no tier has met it, by three seeds}: not tried again, except to rewrite this file
 MISSED = json.loads((Path(__file__).parent / "missed.json").read_text())
 #: a file that gets a line for each catch and each miss; `tools/planted_where.py --caught FILE` writes both of it
 CATCHES = os.environ.get("FLASHFS_CATCHES")

@@ -170,7 +170,7 @@ def test_a_translation_page_made_again_is_a_failure_where_none_was_damaged() -> 
 
 @SOME
 def test_deaths_are_aimed_at_syncs(ftl: str) -> None:
-    """Behind the last operation before a sync, and right after one, more often than chance would."""
+    """After the last operation before a sync, and right after one, more often than by chance."""
     rnd, at_a_sync, all_of_them = random.Random(4), 0, 0
     for _ in range(12):
         base = random_setting(rnd, ftl, rnd.choice(presets_for(ftl, TINY)[:3]))

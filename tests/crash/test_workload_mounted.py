@@ -152,7 +152,7 @@ for version in b"12345":
 
 @pytest.mark.mount
 def test_an_order_that_nobody_promised(need_ext4: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two pages, the second is to be no newer than the first: so it is behind each flush, by luck."""
+    """Two pages, of which the second must be no newer than the first: that holds after each flush, but only by luck."""
     script = tmp_path / "order.py"
     script.write_text(ORDER)
     write, check = (shlex.join([sys.executable, str(script), what]) + " {}/file" for what in ("write", "check"))

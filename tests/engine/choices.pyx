@@ -1,5 +1,5 @@
-"""A placement that says which LPA each extent begins with, where that is odd, and a mapping that knows what it is to be
-told then; for tests alone."""
+"""For tests alone: a placement whose choice names the first LPA of an extent if that is odd, and a mapping that checks
+the choice it is given."""
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy
 

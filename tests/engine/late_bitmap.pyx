@@ -1,5 +1,5 @@
-"""A validity store that hears of deaths late, for tests alone: the engine's bitmap behind a queue. What waits in it is
-forgotten in a crash, so pages stay live that are superseded, until cleaning meets them."""
+"""For tests alone: a validity store that learns of deaths late, the engine's bitmap after a queue. A crash loses the
+queue, so superseded pages stay live until cleaning meets them."""
 from libc.stdint cimport uint32_t
 
 from flashfs.parts.defaults.defaults cimport PageBitmap

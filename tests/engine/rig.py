@@ -133,7 +133,7 @@ def forge(rig: Rig, ppa: int, **fields: int) -> None:
 
 
 def without_a_block(rig: Rig, lpa: int) -> list[int]:
-    """Somebody calls the block of that LPA bad; returns the LPAs whose only version is in there."""
+    """Marks the block of that LPA bad in the image; returns the LPAs whose only version is in it."""
     per_block = rig.geometry.pages_per_block
     block = rig.ppa(lpa) // per_block
     found: dict[int, int] = {}

@@ -45,7 +45,7 @@ def forget_live_pages(device: Device, n: int) -> None:
 
 
 def unnoticed(device: Device) -> int:
-    """Pages that live by validity and that nobody names: of a store that hears late what was superseded."""
+    """The number of pages that are live by validity and that no LPA maps: only a late validity store has any."""
     named = np.count_nonzero(block_map.locations(device.ssd) != 2**32 - 1) + len(device.ssd.owned_pages())
     found = sum(len(device.ssd.validity.live_in(block)) for block in range(SMALL.blocks)) - int(named)
     assert found == 0 or device.ssd.validity.late
@@ -56,7 +56,7 @@ def fewer_live(sections: dict[str, bytes], n: int) -> dict[str, bytes]:
     """What validity saves, with ``n`` live pages fewer. Of a store in flash that is the counts of blocks."""
     name = "pvb" if "pvb" in sections else "bvc"
     saved = bytearray(sections[name])
-    for at in range(0, len(saved), 1 if name == "pvb" else 2):  # a block has 16 pages: the low byte of a count will do
+    for at in range(0, len(saved), 1 if name == "pvb" else 2):  # 16 pages a block: the low byte of a count is enough
         while n and saved[at]:
             saved[at] = saved[at] & saved[at] - 1 if name == "pvb" else saved[at] - 1
             n -= 1

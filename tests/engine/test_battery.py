@@ -1,7 +1,7 @@
 """What the battery keeps proves itself.
 
-Guaranteed, and tested here: (1) after a power cut behind any 8-byte store, and after the death of the process, the
-words are proved, and are what they were behind the last put that was done, or the one before it; (2) after the death
+Guaranteed, and tested here: (1) after a power cut following any 8-byte store, and after the death of the process, the
+words are proved, and are those of the last completed put, or of the one before it; (2) after the death
 of the host, which leaves each 4 KiB page as it was at some moment since the last durable sync, words that are proved
 are those of one moment since that sync, the sync's own included; what never was so at one moment is not proved.
 """

@@ -1,4 +1,4 @@
-"""FTLs in Python: good ones are devices like any other; a mistake is told with its call, and costs nothing flushed."""
+"""FTLs in Python: good ones work like any other; a mistake is reported with its call, and costs nothing flushed."""
 
 from __future__ import annotations
 
@@ -424,7 +424,7 @@ def test_a_class_may_learn_to_save_later(path: Path) -> None:
         sound(device, judge)
 
 
-# --- what people ask is told when it is wrong, and is no reason to stop
+# --- a mistake in an answer for people is reported, and is no reason to stop
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ def tables_bytes(ftl: str) -> int:
 
 
 def with_slots(ftl: str, slots: int) -> Device:
-    """A device whose cache has exactly so many slots. The budget is set behind it: one so small would be refused by a
-    scheme whose table may grow into it."""
+    """A device whose cache has exactly so many slots. The budget is set after it is made: a scheme whose table may
+    grow into it would refuse one so small."""
     device = Device.memory(GEOMETRY, ftl, {"buffer": 4})
     device.ssd.set_budget(tables_bytes(ftl) + slots * SLOT)
     assert device.ssd.cache.slots == slots
@@ -139,7 +139,7 @@ def test_tables_that_do_not_fit_are_refused() -> None:
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("ftl", KINDS)
 def test_a_mount_takes_no_more_than_it_is_given(ftl: str, clean: bool, tmp_path: object) -> None:
-    """A cache full of dirty entries: behind the mount they are somewhere, and room for that counts."""
+    """A cache full of dirty entries: the mount must put them somewhere, and that memory counts."""
     import nandimg
 
     geometry = Geometry(page_bytes=512, pages_per_block=32, blocks=400, channels=2, dies=4, oob_bytes=64, lpas=8_000)

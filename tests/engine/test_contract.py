@@ -19,7 +19,7 @@ CLASS = re.compile(r"^cdef class (\w+)(?:\((\w+)\))?:", re.M)
 CORE = {"mapping": 17, "validity": 0, "placement": 0, "cleaning": 0}
 #: what follows from a mapping's core, and is changed where an FTL knows it sooner or better
 DERIVED = {"maps_to", "owner_of", "explain"}
-#: of the other parts: methods that are answers made from the rest, for callers, and that nobody has to write
+#: of the other parts: methods for callers, derived from the others, that no FTL must write
 ANSWERS = {"Validity": {"count", "live_in", "pages"}}
 #: one store in flash says more of itself to a recovery from pages than the others
 FROM_PAGES = {"stamp_in_force", "unfinished"}

@@ -49,8 +49,7 @@ def test_a_new_device_has_a_checkpoint_before_anything_is_asked_of_it(ftl: str, 
 
 @ALL
 def test_a_checkpoint_between_flushes_fills_the_groups_that_it_makes_durable(ftl: str) -> None:
-    """Pages share cells; a checkpoint that is due names pages that nobody flushed, and the next program must not spoil
-    what it names."""
+    """Pages share cells; a checkpoint that is due names unflushed pages, and the next program must not spoil them."""
     options = (("buffer", 0), ("checkpoint_every", 4))
     program = "w0+8 f w20 w21 w22 w0 w23 w1 w24 w2 i w25 w3 w26 w27 w4 i w5"
     tally = Forks(Case(ftl, program, presets_for(ftl, ("tiny-20p", "tiny-48p"))[0], options=options), tail=2).run()

@@ -173,7 +173,7 @@ def test_the_newest_of_all_versions_where_no_checkpoint_is_left(rig: Rig) -> Non
     rig.kill()
 
 
-# --- moves that were broken off
+# --- moves that were interrupted
 
 
 @pytest.mark.parametrize("ftl", ["pagemap", "leaftl", "dftl"])
@@ -204,7 +204,7 @@ def test_a_move_that_was_broken_off_is_undone(ftl: str, tmp_path: Path) -> None:
 
 @ALL
 def test_pages_that_a_mount_found_are_durable_from_then_on(rig: Rig) -> None:
-    """Nobody had flushed them; if one of them cannot be read later, that is told."""
+    """They had not been flushed; if one of them cannot be read later, that is reported."""
     rig.write(0, 1)
     rig.device.checkpoint()
     rig.write(2, 3, 4)

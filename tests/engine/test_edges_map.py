@@ -129,7 +129,7 @@ def test_a_translation_page_that_cannot_be_moved_is_written_again(tmp_path: Path
 
 @pytest.mark.parametrize("gamma", [0, 4])
 def test_a_translation_page_is_moved_as_it_is(tmp_path: Path, gamma: int) -> None:
-    """Its bytes behind the engine's are ones in the copy too; none of them is taken for one that cannot be read."""
+    """Its bytes after the engine's are ones in the copy too; none of the pages is taken for unreadable."""
     device, model = in_flash(tmp_path / "chip", gamma=str(gamma))
     rnd = random.Random(5)
     for turn in range(2, 1_300):
@@ -144,8 +144,8 @@ def test_a_translation_page_is_moved_as_it_is(tmp_path: Path, gamma: int) -> Non
 
 
 def test_a_translation_page_that_could_not_be_moved_is_forgotten(tmp_path: Path) -> None:
-    """The next moves have nothing to do with it, though another translation page lies there by then. Nobody is asked
-    whose it was: no spare area is read for it."""
+    """The next moves have nothing to do with it, though another translation page lies there by then. Its owner is
+    not searched: no spare area is read for it."""
     path, rnd = tmp_path / "chip", random.Random(5)
     nandimg.create(path, ENTRIES)
     device = Device.open(path, ftl="dftl", options={"buffer": "0", "cmt_bytes": "464", "wear_spread": "100000"})
@@ -213,8 +213,8 @@ def test_only_the_second_region_was_ever_written(tmp_path: Path) -> None:
 
 
 def test_a_page_that_is_damaged_where_it_says_nothing(tmp_path: Path) -> None:
-    """In the zeros behind its last group. It is tried twice, counted, and not believed: the page is made again. Each
-    other group is asked once whether a live page names an LPA that holds nothing."""
+    """In the zeros after its last group. It is tried twice, counted, and not believed: the page is rebuilt. Each other
+    group is asked once whether a live page names an LPA that holds nothing."""
     device, model = in_flash(tmp_path / "chip", table_bytes="24000")
     mapping = device.ssd.mapping
     page = next(one for one in mapping.directory.entries() if one["state"] == "in flash")
@@ -349,7 +349,7 @@ def test_many_translation_pages_are_written_at_once_on_a_full_chip() -> None:
         same(device, model)
 
 
-# --- what the learned table is told
+# --- what the learned table is given
 
 
 def test_a_trim_of_holes_is_not_worth_a_record() -> None:
@@ -606,7 +606,7 @@ def test_a_shared_page_that_cannot_be_read_is_still_its_lpas(tmp_path: Path) -> 
 
 
 def test_a_trim_of_a_page_that_is_not_found_is_on_record(tmp_path: Path) -> None:
-    """It cannot be read now, and nobody knows what the next mount reads: its LPA must stay a hole."""
+    """It cannot be read now, but the next mount may read it: its LPA must stay a hole."""
     path = tmp_path / "chip"
     device, model = crowded(path)
     device.checkpoint()

@@ -83,7 +83,7 @@ class Pages:
 
 
 def test_a_section_whose_checksum_is_wrong_is_refused() -> None:
-    """Whoever wrote the pages sealed each of them, so a page's own checksum says nothing of a section's."""
+    """Each page has a valid checksum of its own, which proves nothing for a section that spans pages."""
     data = bytes(range(100))
     made = Pages()
     made.pages[1] = data.ljust(PAGE, b"\0")
@@ -186,8 +186,8 @@ def rig(ftl: str, tmp_path: Path) -> Iterator[Rig]:
 
 @ALL
 def test_a_page_that_was_flushed_and_looks_erased_is_told_of(rig: Rig) -> None:
-    """The scan of its block ends there as if nothing had ever come. A mapping that needs no scan has it in its map
-    still: whoever reads it is told."""
+    """The scan of its block ends there as if nothing had ever come. A mapping that needs no scan still
+    has it in its map: a read reports it."""
     rig.write(0, 1)
     rig.device.checkpoint()
     rig.write(8)
@@ -345,7 +345,7 @@ def test_a_sync_that_failed_stops_the_device(ftl: str, tmp_path: Path) -> None:
 
 @ALL
 def test_the_log_of_a_device_that_is_only_looked_at(ftl: str, tmp_path: Path) -> None:
-    """Its blocks are given up, whatever is left in them; behind a clean checkpoint they go on."""
+    """Its blocks are given up, whatever is left in them; after a clean checkpoint they are written further."""
     rig = Rig(tmp_path / "chip", ftl, SMALL)
     rig.write(*range(40))
     rig.device.trim(0, PAGE)
@@ -468,7 +468,7 @@ def test_two_pages_that_say_the_same_of_themselves(truth: int, liar: int, tmp_pa
 
 
 def test_pages_that_nobody_can_ask_beside_a_block_that_is_gone(tmp_path: Path) -> None:
-    """A guess meets nothing there, and the lists of LPAs are gone with the pages: no page lives for nobody."""
+    """A guess meets nothing there, and the lists of LPAs are gone with the pages: no page stays live without an LPA."""
     rig, rnd = Rig(tmp_path / "chip", "leaftl", MANY, options={"buffer": "64", "gamma": "4"}), random.Random(5)
     lpas = sorted(rnd.sample(range(1000), 300))
     for lpa in lpas:
@@ -498,8 +498,8 @@ def written(rig: Rig) -> None:
 
 
 def test_a_translation_page_in_a_block_that_is_gone(tmp_path: Path) -> None:
-    """The block table calls its block bad: that part of the table is made again from the user pages, all of which are
-    there, and whoever mounts is told."""
+    """The block table calls its block bad: that part of the table is rebuilt from the user pages, all of which are
+    there, and the mount reports it."""
     rig = Rig(tmp_path / "chip", "leaftl", MANY, options=TABLE)
     written(rig)
     rig.device.checkpoint()
@@ -579,7 +579,7 @@ def test_a_checkpoint_that_could_not_be_written_leaves_alive_what_the_last_one_s
 
 
 def test_a_translation_page_that_the_checkpoint_does_not_know_counts_for_nothing(tmp_path: Path) -> None:
-    """Even the first of all, which is numbered as the LPA behind the last one."""
+    """Even the first of all, whose number is one above the last LPA."""
     rig = Rig(tmp_path / "chip", "leaftl", MANY, options=TABLE)
     rig.write(*range(300, 900))
     rig.device.checkpoint()

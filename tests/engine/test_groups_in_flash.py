@@ -145,7 +145,7 @@ def lpa_in(device: Device, block: int) -> int:
 @pytest.mark.parametrize("ftl", ["late"], indirect=True)
 @pytest.mark.parametrize("blocks", [1, 4])
 def test_a_move_that_was_finished_stays_so_where_a_victim_seems_to_live(ftl: str, blocks: int, tmp_path: Path) -> None:
-    """A page that was superseded, unnoticed, did not go along: that is no sign that the move was broken off."""
+    """A superseded page that counts as live was not moved: that is no sign that the move was interrupted."""
     rig = Rig(tmp_path / "chip", ftl, CHIP)
     for lpa in range(200):
         rig.write(lpa)

@@ -158,7 +158,7 @@ def copies(rig: Rig) -> None:
 
 
 def reads(rig: Rig) -> None:
-    """Behind writes that have not been flushed, all over: where the map is in flash, they write."""
+    """Reads all over, after writes that have not been flushed: with a map in flash, reads program pages."""
     for lpa in range(0, 60, 7):
         rig.write(lpa)
     for lpa in range(SMALL.lpas):
@@ -214,7 +214,7 @@ VARIANTS_THAT_SHED = {"buffer": "8", "segment": "64", "nvram": "400", "watermark
 
 
 def test_pages_that_are_written_out_within_an_append() -> None:
-    """A page of the host's whose program fails behind that is in the buffer still."""
+    """A page of the host's whose program fails after that is still in the buffer."""
     VARIANTS["remapssd-crowded"] = partial(Rig, "remapssd", VARIANTS_THAT_SHED)
     try:
         with rigged("remapssd-crowded") as rig:

@@ -1,5 +1,5 @@
-"""Lives that end by the death of the process, one after the other on one image: what they leave behind adds up to
-nothing, whatever a scheme keeps in flash, and whatever option another life had."""
+"""Lives on one image that each end by the death of the process: what they leave does not accumulate, whatever a scheme
+keeps in flash, and whatever options another life had."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def page(lpa: int, version: int) -> bytes:
 @pytest.mark.parametrize("ftl", FENCED)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_log_of_trims_leaves_room_on_the_smallest_chip(tmp_path: Path, ftl: str, seed: int) -> None:
-    """The chip of `flashfs create --size 1M`. Behind a fence the log of the time before it counts still, and a recovery
-    takes up all of the log that it finds."""
+    """The chip of `flashfs create --size 1M`. After a fence the log from before it still counts, and a recovery takes
+    up all of the log that it finds."""
     path, rnd = tmp_path / "chip", random.Random(seed)
     geometry = fit.sized(1 << 20, {})
     nandimg.create(path, geometry)

@@ -24,7 +24,7 @@ def held(lpa: int) -> bytes:
 @pytest.mark.parametrize("shift", [0, 100])
 @pytest.mark.parametrize("ftl", EACH)
 def test_a_move_and_a_crash(tmp_path: Path, ftl: str, shift: int) -> None:
-    """Nothing is flushed behind it; what is written meanwhile makes the engine sync on its own account. With a shift,
+    """Nothing is flushed after it; what is written meanwhile makes the engine sync by itself. With a shift,
     no page of the target is a page of the source."""
     path = tmp_path / "chip"
     for seed in range(3):

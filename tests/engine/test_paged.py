@@ -98,7 +98,7 @@ def test_pages_that_cannot_be_read_are_made_again(ftl: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("ftl", list(PAGED))
 def test_what_is_newer_than_a_page_outlives_it(ftl: str, tmp_path: Path) -> None:
-    """A trim that flash does not know yet is not undone by a translation page that is made again."""
+    """A trim that flash does not know yet is not undone by a translation page that is rebuilt."""
     path = tmp_path / "chip"
     device, model = filled(path, ftl)
     device.checkpoint()

@@ -1,5 +1,5 @@
-"""Maps in flash over validity stores that are in flash, or late: what GeckoFTL and u-FTL stand on. Both change behind
-one request, both program pages of their own, and a move asks the map what a late store does not know yet."""
+"""Maps in flash over validity stores that are in flash, or late: GeckoFTL and u-FTL use both. One request changes
+both, both program pages of their own, and a move asks the map what a late store does not know yet."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def test_contents_and_every_invariant_after_much_cleaning(ftl: str) -> None:
 
 
 def test_a_superseded_page_that_cleaning_meets_alarms_nobody(ftl: str) -> None:
-    """It is dropped, not moved; nobody looks whose it is, as of a page that lies about that; no page counts as lost,
-    and the map stays exact."""
+    """It is dropped, not moved; its owner is not searched, as that of a page with a wrong LPA is; no page counts as
+    lost, and the map stays exact."""
     if not ftl.endswith("late"):
         pytest.skip("this store is not late")
     device = Device.memory(CHIP, ftl, options=options_of(ftl))
@@ -199,8 +199,8 @@ def test_power_cuts(ftl: str, tier: str, cuts: int) -> None:
 
 @pytest.mark.parametrize("ftl", ["dftl", "dftl-late"], indirect=True)
 def test_what_was_trimmed_may_be_back_only_if_an_alarm_says_so(ftl: str, tmp_path: Path) -> None:
-    """A translation page that cannot be read is made again from pages that live. Of a late store, those are also pages
-    that were trimmed, and it has not noticed: they are back."""
+    """A translation page that cannot be read is rebuilt from live pages. With a late store, those include trimmed pages
+    that it has not learned of: they are back."""
     chip = replace(CHIP, blocks=60, dies=1, lpas=500)
     rig = Rig(tmp_path / "chip", ftl, chip, options=options_of(ftl))
     for lpa in range(200):
@@ -252,8 +252,8 @@ def test_the_disk_fails_at_any_call(ftl: str, request_kind: Any, monkeypatch: py
 @pytest.mark.parametrize("ftl", ["dftl", "dftl-flash", "dftl-late"], indirect=True)
 def test_a_page_that_says_nobodys_name_dies_once(ftl: str, tmp_path: Path) -> None:
     """A translation page is gone, and a page that lives does not say whose it is: whatever the LPAs were that no page
-    names, they are there now. The first to be written takes it along. When the others are, somebody else's page lies
-    there, and must not die of it."""
+    names, they are there now. The first to be written kills it. When the others are written, another LPA's page lies
+    there, and must not die."""
     chip = replace(CHIP, blocks=60, dies=1, lpas=500)
     rig = Rig(tmp_path / "chip", ftl, chip, options=options_of(ftl))
     load = Load(rig.device)

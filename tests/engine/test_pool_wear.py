@@ -55,8 +55,8 @@ def test_wear_stays_within_its_spread(ftl: str, spread: int) -> None:
 
 
 def test_the_default_follows_the_endurance(ftl: str) -> None:
-    """A third of the pages takes all writes but the first. Nothing is copied for wear before a block has an eighth of
-    its erases behind it; when the first has all of them, every other one has done seven eighths. A block that was
+    """A third of the pages takes all writes but the first. Nothing is copied for wear before a block has used an eighth
+    of its erases; when the first has used all of them, every other one has done seven eighths. A block that was
     emptied is worth a spread of erases, for it is not emptied again while it is in use."""
     endurance, spread = 160, 20
     geometry = Geometry(page_bytes=512, pages_per_block=16, blocks=256, oob_bytes=64, lpas=3200, endurance=endurance)

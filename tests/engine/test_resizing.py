@@ -18,7 +18,7 @@ from nandimg.errors import ImageError
 
 PAGE = 4096
 CHIP = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=400, dies=2, oob_bytes=64, lpas=3000, nvram_bytes=1 << 20)
-USED = 2000  # pages, of which nothing lies behind
+USED = 2000  # pages; nothing is written above them
 
 
 def churned(device: Device, model: dict[int, bytes], seed: int, writes: int) -> None:

@@ -1,5 +1,5 @@
 """A checkpoint is believed only as far as it fits: what a pool never says of itself, and what pool and validity cannot
-both mean (SPEC.md, section 9). Whoever wrote such a checkpoint was not this engine, so the sections are forged here."""
+both mean (SPEC.md, section 9). This engine writes no such checkpoint, so the sections are forged here."""
 
 from __future__ import annotations
 

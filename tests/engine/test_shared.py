@@ -186,7 +186,7 @@ def test_a_crash_after_moves(tmp_path: Path) -> None:
     rig.drop(7)
     rig.drop(88)
     rig.put(3, 152)
-    rig.drop(83)  # nobody is at that page any more
+    rig.drop(83)  # no LPA is at that page any more
     rig.device.flush()
     rig.kill()
     assert rig.open() == []
@@ -283,7 +283,7 @@ WIDE = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=512, channels=4, die
 
 
 class Learning(Good):
-    """Keeps each run that it is told of."""
+    """Keeps each run that it is given."""
 
     def __init__(self, chip: Chip) -> None:
         super().__init__(chip)
@@ -295,8 +295,8 @@ class Learning(Good):
 
 
 def test_a_run_that_is_striped_over_dies_is_told_whole() -> None:
-    """In stripes of four, a run of 200 pages is fifty extents; to whoever learns, it is one, of consecutive VPPNs where
-    a stripe is one page."""
+    """In stripes of four, a run of 200 pages is fifty extents; a learning FTL is given one run, of consecutive VPPNs
+    where a stripe is one page."""
     use(Learning, "learning:Ftl")
     for stripe in (4, 1):
         with Device.memory(WIDE, "learning:Ftl", {"buffer": 0, "stripe": stripe}) as device:
@@ -311,7 +311,7 @@ def test_a_run_that_is_striped_over_dies_is_told_whole() -> None:
 
 
 def test_what_cleaning_moves_is_a_run_too_and_nothing_stale_is_told() -> None:
-    """`run` asserts that the pages are where it is told, also when cleaning came in the middle of a request."""
+    """`run` asserts that the pages are where its arguments say, also when cleaning came in the middle of a request."""
     use(Learning, "learning:Ftl")
     shape = Geometry(page_bytes=PAGE, pages_per_block=8, blocks=96, channels=2, dies=2, oob_bytes=64, lpas=560)
     with Device.memory(shape, "learning:Ftl", {"buffer": 0}) as device:

@@ -51,7 +51,7 @@ def page(lpa: int, version: int) -> bytes:
 def test_no_wrong_answer_costs_what_was_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: str, seed: int
 ) -> None:
-    """At each call in turn: told as a mistake or without consequence, and never a page that is poisoned by cleaning."""
+    """At each call in turn: reported as a mistake or without consequence, and never a page that cleaning poisons."""
     path, told = tmp_path / "chip", 0
     monkeypatch.setattr(Honest, "lie", lie)
     for at in range(1, 2000, 37):
@@ -112,7 +112,7 @@ class Sleeps(Honest):
 
 
 def test_ctrl_c_is_none() -> None:
-    """What comes by a signal ends the command, whoever it meets."""
+    """An exception from a signal ends the command, whatever code it interrupts."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background may ignore it
     device = Device.memory(GEOMETRY, Sleeps, options={"buffer": 0})
     main = threading.main_thread().ident or 0

@@ -1,4 +1,4 @@
-"""Moves that a recovery undoes: what it stands on then, and what a second recovery makes of what the first left."""
+"""Moves that a recovery undoes: what it is based on, and what a second recovery makes of the first one's result."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from flashfs.errors import UsageError
 from nandimg import Geometry
 
 GEOMETRY = Geometry(page_bytes=512, pages_per_block=8, blocks=1024, dies=2, channels=1, oob_bytes=64, lpas=7200)
-HOT = 8  #: pages: 0.1 % of them; what the chip has to spare takes all erases then, unless somebody sees to it
+HOT = 8  #: pages: 0.1 % of them; without wear levelling, the spare blocks take all erases then
 SPREAD = 8
 SLACK = 12  #: erases beyond it: a block in use may lag 4 more, and each waits for the scan and its turn
 NEVER = 1 << 20

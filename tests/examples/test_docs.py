@@ -89,7 +89,7 @@ def test_links_lead_somewhere(page: str) -> None:
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_each_scheme_has_a_page_with_the_same_headings(name: str) -> None:
-    """And each option of its own is told there."""
+    """And each option of its own is described there."""
     text = (ROOT / SCHEMES[name].manual).read_text()
     headings = re.findall(r"^## (.+)$", text, re.M)
     assert headings[:3] == ["Idea", "Options", "Parts and files"]

@@ -1,4 +1,4 @@
-"""How an FTL of somebody else is found, by the command line as people use it; and what a mount says when it errs."""
+"""How an FTL from outside the project is found by the command line; and what a mount reports when it errs."""
 
 from __future__ import annotations
 

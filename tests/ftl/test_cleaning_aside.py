@@ -48,7 +48,7 @@ def test_metadata_are_moved_by_the_one_and_not_by_the_other(ftl: str) -> None:
 
 @pytest.mark.parametrize("ftl", FTLS)
 def test_a_device_with_little_to_spare_is_never_full(ftl: str) -> None:
-    """Pages that nobody writes again hold blocks of metadata: one after another is cleaned after all."""
+    """Pages that are not written again hold blocks of metadata: these are cleaned in the end, one after another."""
     device = worked(ftl, 20_000, Geometry(page_bytes=PAGE, pages_per_block=16, blocks=330, dies=1, oob_bytes=64,
                                           lpas=4000), cleaning="aside")  # fmt: skip
     assert device.problems() == []

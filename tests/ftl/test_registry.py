@@ -72,7 +72,7 @@ def test_a_family_shares_a_folder(rooms: Path) -> None:
 def test_a_broken_folder_breaks_its_own_scheme(
     rooms: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever asks for it is told file and line; the others are as they were."""
+    """The error names its file and line; the other schemes work."""
     ours = [one.name for one in sorted(OURS, key=lambda one: (one.year, one.name))]
     room(rooms, "broken", text)
     ftl._discover()
@@ -80,7 +80,7 @@ def test_a_broken_folder_breaks_its_own_scheme(
     with pytest.raises(UsageError, match=said) as caught:
         ftl.scheme("broken")
     assert "\n" not in str(caught.value)
-    assert ftl.is_registered("broken")  # an image that is bound to it is told the same
+    assert ftl.is_registered("broken")  # an image that is bound to it gets the same error
     assert cli.run(["ftls"]) == 0
     assert re.search(said, capsys.readouterr().err.strip())
     assert cli.run(["create", str(rooms / "chip"), "--size", "16M"]) == 0

@@ -24,8 +24,8 @@ TIMEOUT_S = 60
 
 
 def unmounted(path: Path) -> None:
-    """Unmount as somebody would who is told that it is busy just now: it is while somebody reads a text of it, as
-    ``flashfs status`` of a test beside this one does, of every mount."""
+    """Unmount, and repeat while it is busy: it is while a process reads one of its files, as ``flashfs status`` of a
+    parallel test does with every mount."""
     end = time.monotonic() + TIMEOUT_S
     while (done := subprocess.run(["fusermount3", "-u", str(path)], capture_output=True, text=True)).returncode:
         assert time.monotonic() < end, done.stderr
@@ -88,7 +88,7 @@ def kill(path: Path) -> None:
 
 
 def take_away(path: Path) -> None:
-    """Whatever is mounted at ``path`` or hangs on its `disk`: gone, without asking anybody nicely."""
+    """Remove by force whatever is mounted at ``path`` or uses its `disk`."""
     for device in mounts.loops_of(path / "disk"):
         for upper in mounts.mounts_of(device):
             subprocess.run(["umount", "-l", str(upper)], check=False, capture_output=True)

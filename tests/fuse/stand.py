@@ -1,5 +1,5 @@
-"""An image on a mount, and a loop device with a file system over it: what the tests of a whole SSD stand on, and
-tools/soak.py too. Every step undoes itself by the ids that it made."""
+"""An image on a mount, and a loop device with a file system over it: the basis of the tests of a whole SSD, and
+of tools/soak.py. Every step undoes itself by the ids that it made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mount is told while it runs: its `control`, `flashfs cut`, `fault` and `smart`, and `dump` of a mount."""
+"""Commands to a running mount: its `control`, `flashfs cut`, `fault` and `smart`, and `dump` of a mount."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_how_far_a_page_is_can_be_read_meanwhile(
     rings = json.loads((mountpoint / "config.json").read_text())["transport"] == "io_uring"
     if rings and len(os.sched_getaffinity(0)) == 1:
         pytest.skip("needs two processors: over io_uring the requests of one are done one after another")
-    for _ in range(20):  # whoever looks may have no processor while the page is made
+    for _ in range(20):  # this process may get no processor while the page is made
         said: list[float] = []
         made = Control(mountpoint).write_html(tmp_path / "page.html", True, said.append)
         assert made["blocks"] == 65_536
@@ -189,7 +189,7 @@ def test_smart_counts_a_whole_life(chip: Path, mountpoint: Path) -> None:
         with Device.open(chip, readonly=True) as device:
             still = device.smart()["life"]
             assert (still["host_writes"], still["unsafe_shutdowns"]) == (100 * (turn + 1), 0)
-            assert still["programs"] > programs  # a checkpoint behind it
+            assert still["programs"] > programs  # a checkpoint after it
             programs = still["programs"]
     assert health.of(chip)["power_cycles"] == 3
     flashfs("mount", chip, mountpoint)

@@ -31,7 +31,7 @@ def one(stand: Callable[..., Stand], request: pytest.FixtureRequest) -> Stand:
 
 
 def check(one: Stand, *parts: tuple[bytes, int]) -> None:
-    """The disk holds these bytes, each at its place, and zeros else; and after a crash behind a flush too."""
+    """The disk holds these bytes, each at its place, and zeros elsewhere; also after a flush and a crash."""
     wanted = bytearray(SIZE)
     for data, at in parts:
         wanted[at : at + len(data)] = data

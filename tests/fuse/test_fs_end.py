@@ -67,7 +67,7 @@ def test_no_image_becomes_smaller_than_what_is_in_it(what: str, tmp_path: Path) 
             if piece.count(0) != MIB:
                 device.write(at, piece)
         last = device.extent(0, mapped=True)
-        while last < SIZE:  # behind this nothing is written
+        while last < SIZE:  # after this nothing is written
             end = device.extent(last, mapped=False)
             last = device.extent(end, mapped=True) if end < SIZE else SIZE
     for size in (SIZE - MIB, max(end, SIZE // 2)):

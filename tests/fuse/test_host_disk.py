@@ -1,4 +1,4 @@
-"""The host's disk is full below an image: what was flushed stays, and whoever looks is told why."""
+"""The host's disk is full below an image: what was flushed stays, and status and errors give the reason."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_which_options_an_image_that_is_up_takes(tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(UsageError, match=f"--{word}.*is up already"):
             loop.refuse_others(home, other, {word: value})
-    with pytest.raises(UsageError, match="--dram 1M: "):  # up, and nobody wrote down how
+    with pytest.raises(UsageError, match="--dram 1M: "):  # up, without a record of its options
         loop.refuse_others(replace(home, options={}), request, asked)
 
 
@@ -182,7 +182,7 @@ def test_data_anywhere_on_the_disk_is_not_formatted_over(
 
 
 def test_two_at_once(chip: Path, target: Targets, tmp_path: Path) -> None:
-    """Both succeed or one is told; there is one file system, made once, and nothing else is left."""
+    """Both succeed or one gets an error; there is one file system, made once, and nothing else is left."""
     a, b = target("A"), target("B")
     command = [sys.executable, "-m", "flashfs.cli", "up", str(chip)]
     both = [

@@ -32,7 +32,7 @@ def need(tool: str, package: str) -> None:
 
 
 def test_partitions(need_loop: None, stand: Callable[..., Stand]) -> None:
-    """The kernel is told of one by partx: it may know no such table itself."""
+    """partx adds one to the kernel, which may not know such tables itself."""
     need("sfdisk", "fdisk")
     one = stand(64, "pagemap")
     run("sfdisk", "--quiet", one.disk, text="label: gpt\nsize=20M\nsize=30M\n")

@@ -97,7 +97,7 @@ def test_commands_take_the_pages_of_a_mapping_away(one: Stand, how: str) -> None
 
 
 def test_a_page_that_was_changed_before_a_remap(one: Stand) -> None:
-    """What is written back while the mapping's pages are taken away: nobody waits for ever."""
+    """Pages are written back while the mapping loses them, without a deadlock."""
     with opened(one) as fd, mapped(fd) as view:
         view[:MIB] = b"from" * (MIB // 4)
         view.flush()

@@ -97,5 +97,5 @@ def test_unmounting_answers_those_who_wait(serve: Callable[..., Served]) -> None
     waiting.join(30)
     assert not waiting.is_alive()
     assert time.monotonic() - started < 30
-    with suppress(OSError):  # nobody is there to hear of it
+    with suppress(OSError):  # the daemon is gone
         os.close(fd)

@@ -79,7 +79,7 @@ def test_copies_of_a_tree(
     tmp_path: Path, dedup: str,
 ) -> None:  # fmt: skip
     """On ext4 with dedup=on a copy of source files programs what the file system says of them, and not their content,
-    and all are what they were, behind a kill too."""
+    and all are unchanged, also after a kill."""
     import dedup_tree
 
     tree = tmp_path / "replay"  # a copy: tests that run meanwhile leave bytecode there
@@ -198,7 +198,7 @@ def test_flushed_commits_outlive_the_device(one: Stand) -> None:
         sqlite = Sqlite(one, "FULL")
         found = set(sqlite.rows())
         assert set(range(1, done + 1)) <= found
-        done = max(found, default=0)  # one more may have been committed, and nobody told
+        done = max(found, default=0)  # one more may have been committed without an acknowledgement
         sqlite.database.execute(f"PRAGMA wal_autocheckpoint={rnd.choice((5, 20, 60))}")
         daemon = os.pidfd_open(one.pid)
         killer = threading.Timer(rnd.uniform(0, 0.02), signal.pidfd_send_signal, (daemon, signal.SIGKILL))

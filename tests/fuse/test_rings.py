@@ -89,7 +89,7 @@ def test_not_where_it_would_not_do(
 
 
 def test_every_request(one: Stand) -> None:
-    """All that `disk` takes, large and small, whole pages and parts of them; the same behind a kill and a recovery."""
+    """All that `disk` takes, large and small, whole pages and parts of them; the same after a kill and a recovery."""
     rnd, data = random.Random(1), bytearray(SIZE)
     fd = os.open(one.disk, os.O_RDWR)
     try:

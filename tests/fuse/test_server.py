@@ -85,7 +85,7 @@ def traffic(served: Served) -> dict[str, Any]:
 
 
 def test_traffic_is_counted_as_the_host_counts(serve: Serve) -> None:
-    """What is asked of the texts is nobody's traffic."""
+    """Requests for the text files do not count as traffic."""
     served = serve()
     first = traffic(served)
     assert first["requests"] == {"read": 0, "write": 0, "trim": 0, "flush": 0}
@@ -224,7 +224,7 @@ def test_a_bug_beside_disk_is_one_line_and_eio(serve: Serve) -> None:
 
 
 def test_texts_answer_while_a_flush_is_under_way(serve: Serve) -> None:
-    """And so do writes queued behind it, all of them, in the end."""
+    """And so do writes queued after it, all of them, in the end."""
     served = serve("slow_flush=0.7")
     fd = os.open(served.disk, os.O_RDWR)
 

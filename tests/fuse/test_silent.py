@@ -87,7 +87,7 @@ def test_an_answer_that_does_not_come(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_daemon_that_is_stopped_while_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no limit to its work, and yet nobody waits for ever."""
+    """Its work has no time limit, and still the wait ends."""
     looks = iter([None, None])
     monkeypatch.setattr(asking, "stopped", lambda _: next(looks, 77))
     monkeypatch.setattr(asking, "LOOK_S", 0.01)
@@ -96,7 +96,7 @@ def test_a_daemon_that_is_stopped_while_it_works(tmp_path: Path, monkeypatch: py
 
 
 def test_nothing_in_a_mount_is_asked_for(stopped: tuple[Path, int], tmp_path: Path) -> None:
-    """Whoever names a file of the mount hears that it is one, or that the daemon was stopped."""
+    """A command on a file of the mount reports that it is one, or that the daemon was stopped."""
     mountpoint, pid = stopped
     disk = mountpoint / "disk"
     assert mounts.absolute(disk) == disk
@@ -109,7 +109,7 @@ def test_nothing_in_a_mount_is_asked_for(stopped: tuple[Path, int], tmp_path: Pa
 
 
 def test_dead_is_not_silent(chip: Path, mountpoint: Path) -> None:
-    """Whoever asks a mount whose power was cut hears how it goes on."""
+    """A command on a mount whose power was cut says how to go on."""
     flashfs("mount", chip, mountpoint)
     kill(mountpoint)
     for command, more in (("dump", ("map",)), ("smart", ()), ("cut", ()), ("fault", ()), ("top", ("--once",))):

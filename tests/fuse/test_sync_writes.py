@@ -1,4 +1,4 @@
-"""A write that asks to be durable is durable before it is acknowledged, with no fsync behind it."""
+"""A write that asks to be durable is durable before it is acknowledged, with no fsync after it."""
 
 from __future__ import annotations
 

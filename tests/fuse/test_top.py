@@ -215,7 +215,7 @@ def test_a_key_leaves(terminal: Callable[..., Terminal], key: bytes) -> None:
 
 
 def test_ctrl_c_leaves(terminal: Callable[..., Terminal]) -> None:
-    """The terminal makes a signal of it; nobody calls that an error."""
+    """The terminal makes a signal of it; that is no error."""
     one = terminal("--interval", "600")
     one.until("320 blocks")
     one.process.send_signal(signal.SIGINT)

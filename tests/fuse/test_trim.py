@@ -120,7 +120,7 @@ def test_fstrim_survives_a_kill(files: Stands, fs: str, ftl: str) -> None:
 
 @pytest.mark.parametrize(("fs", "ftl"), PAIRS)
 def test_discard_mount(files: Stands, fs: str, ftl: str) -> None:
-    """`-o discard`: what is deleted is trimmed without anybody asking."""
+    """`-o discard`: deleted files are trimmed without fstrim."""
     one = files(fs, ftl)
     one.make(fs)
     one.mount_files(fs, "discard=sync" if fs == "btrfs" else "discard")

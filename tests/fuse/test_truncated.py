@@ -23,7 +23,7 @@ CUTS = ("half", "records", "table")
 
 
 def cut(image: Path, where: str) -> None:
-    """In the data; where the page records begin; behind the header."""
+    """In the data; where the page records begin; after the header."""
     layout = inspect(image).layout
     os.truncate(image, {"half": layout.end // 2, "records": layout.spare_at, "table": layout.table_at}[where])
 

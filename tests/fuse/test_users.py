@@ -1,4 +1,4 @@
-"""Who has an image: what a command says that finds it in use, and mounts that live on where nobody sees them."""
+"""The users of an image: what a command says that finds it in use, and mounts that live on in other namespaces."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.mount
 
 @pytest.fixture(autouse=True)
 def looks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These mounts are held by somebody for as long as he is looked for."""
+    """These mounts stay held during the whole search for the holder, so look once a second."""
     monkeypatch.setattr("flashfs.fuse.daemon.LOOK_S", 1.0)
 
 
@@ -185,7 +185,7 @@ def test_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ("alive", "said"), [(True, "still held by something that cannot be seen"), (None, "still writes")]
 )
 def test_an_end_that_does_not_come(monkeypatch: pytest.MonkeyPatch, alive: bool | None, said: str) -> None:
-    """Of a mount that is still there, and of one of which that cannot be told."""
+    """For a mount that is still there, and for one of which that cannot be determined."""
     monkeypatch.setattr(users, "is_alive", lambda _: alive)
     monkeypatch.setattr(users, "holders", lambda *_: [])
     monkeypatch.setattr(unmounting, "BLIND_S", -1.0)

@@ -1,4 +1,4 @@
-"""Command lines that nobody would type, run in this process: exit code 0, 1 or 2, at most one line on stderr, and
+"""Senseless command lines, run in this process: exit code 0, 1 or 2, at most one line on stderr, and
 never a traceback."""
 
 from __future__ import annotations

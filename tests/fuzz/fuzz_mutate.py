@@ -379,7 +379,7 @@ def index_pages(p: Picture, rnd: Random) -> bool:
 
 
 def trim_page(p: Picture, rnd: Random) -> bool:
-    """A trim page, there or forged behind a checkpoint, with other records."""
+    """A trim page, found or forged after a checkpoint, with other records."""
     pages = p.metadata(KIND_TRIM)
     seqs = number(rnd, 64, 50)
     n = rnd.choice((0, 1, 2, 5, 31, 32, 10**6, NONE))
@@ -420,7 +420,7 @@ def _change_section(
 
 
 def section_map(p: Picture, rnd: Random) -> bool:
-    """pagemap's table: PPAs that are not there, or that belong to somebody else."""
+    """pagemap's table: PPAs that do not exist, or that belong to another LPA."""
 
     def change(part: bytearray) -> None:
         n = len(part) // 4

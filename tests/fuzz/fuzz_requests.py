@@ -138,7 +138,7 @@ class Session:
             self.model[offset : offset + put] = data[:put]
 
     async def remap(self) -> None:
-        """What an ioctl or a copy_file_range within `disk` comes to, behind the handlers."""
+        """The device call of an ioctl or a copy_file_range within `disk`, without the handlers."""
         source, target, length, move = self.offset(), self.offset(), self.length(), self.rnd.random() < 0.3
         self.asked.append(f"remap({target}, {source}, {length}, move={move})")
         fits = all(0 <= at <= len(self.model) - length for at in (source, target))

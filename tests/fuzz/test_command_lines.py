@@ -1,4 +1,4 @@
-"""Command lines that nobody would type."""
+"""Senseless command lines."""
 
 from __future__ import annotations
 

@@ -353,7 +353,7 @@ def test_a_page_of_another_kind_is_nobodys_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ftl", KINDS)
 def test_a_page_that_cannot_be_read_takes_no_neighbour_with_it(tmp_path: Path, ftl: str) -> None:
     """Cleaning moves the block of a damaged page, or does not; other LPAs keep what they hold, and the damaged one can
-    be written again. slimftl once let the next write to it kill the page of somebody else."""
+    be written again. slimftl once let the next write to it kill the page of another LPA."""
     path = tmp_path / "chip"
     nandimg.create(path, PRESETS[presets_for(ftl, SMALL)[0]].geometry)
     rnd, page = Random(5), 512
@@ -467,7 +467,7 @@ def test_bounds_of_a_geometry(field: str) -> None:
 
 
 def test_pipes_and_folders_are_no_images(tmp_path: Path) -> None:
-    """A pipe that nobody writes to was waited for."""
+    """Once, a pipe without a writer was waited for."""
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path, Path("/dev/null"), Path("/dev/zero")):
         for refused in (

@@ -83,7 +83,7 @@ def test_translation_pages(images: Any, ftl: str, clean: bool) -> None:
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "crashed"])
 @pytest.mark.parametrize("ftl", ["muftl", "ibftl", "geckoftl"])
 def test_pages_of_a_validity_store(images: Any, ftl: str, clean: bool) -> None:
-    """``dump page``: those that the device stands on live, and they say what they are."""
+    """``dump page``: those that the device uses are live, and it shows what they are."""
     path = images(ftl, clean)
     with Device.open(path, readonly=True) as device:
         live = [ppa for kind, ppa in device.ssd.owned_pages() if kind == 3]

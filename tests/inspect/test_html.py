@@ -235,8 +235,8 @@ def test_more_blocks_than_cells(tmp_path: Path) -> None:
 
 
 def test_what_an_image_says_is_only_text(tmp_path: Path, browser: Browser) -> None:
-    """The name of the file, the options in its header, and the words in which those are refused: whoever makes an image
-    chooses them."""
+    """The name of the file, the options in its header, and the errors that quote these: the maker of an image chooses
+    them."""
     path = tmp_path / EVIL
     nandimg.create(path, PRESETS["tiny-16"].geometry)
     image = nandimg.open_image(path)

@@ -304,7 +304,7 @@ def test_pages_of_one_die_wait_for_each_other_and_transfers_hide(timed: Any) -> 
 def test_dies_work_side_by_side_and_share_channels(timed: Any) -> None:
     assert timed.program_page(0, 0, None, b"") == 1010
     assert timed.program_page(1, 0, None, b"") == 1010  # another channel
-    assert timed.program_page(2, 0, None, b"") == 1020  # die 2 is on channel 0, behind die 0's transfer
+    assert timed.program_page(2, 0, None, b"") == 1020  # die 2 is on channel 0, after die 0's transfer
     assert timed.program_page(3, 0, None, b"") == 1020
     assert timed.program_page(4, 0, None, b"") == 2010  # die 0 again
 
@@ -387,7 +387,7 @@ def test_what_is_known_to_be_erased(tmp_path: Path) -> None:
         layout = image.header.layout
     block_bytes = 64 * layout.stride
     first = (layout.spare_at + gone * block_bytes) // 4096 * 4096
-    end = -(-(layout.spare_at + (gone + 1) * block_bytes) // 4096) * 4096  # nobody wrote the neighbours in these pages
+    end = -(-(layout.spare_at + (gone + 1) * block_bytes) // 4096) * 4096  # their neighbours are not written
     subprocess.run(["fallocate", "-p", "-o", str(first), "-l", str(end - first), str(tmp_path / "chip")], check=True,
                    capture_output=True)  # fmt: skip
     with closing(open_image(tmp_path / "chip", readonly=True)) as image:
@@ -402,7 +402,7 @@ def test_what_is_known_to_be_erased(tmp_path: Path) -> None:
 
 
 def test_the_first_erase_passes_records_of_an_erase_that_was_lost(tmp_path: Path) -> None:
-    """The host's death took two erases and kept what was programmed behind them: none of that comes to life again."""
+    """The host's death lost two erases and kept what was programmed after them: none of that comes back."""
     path = tmp_path / "chip"
     create(path, SMALL_FILE)
     with closing(open_image(path)) as image:

@@ -27,7 +27,7 @@ def crashed(tmp_path: Path) -> Path:
 
 
 def crash(path: Path, ftl: str, geometry: Geometry = GEOMETRY) -> Path:
-    """An image whose power went behind a flush."""
+    """An image whose power went after a flush."""
     nandimg.create(path, geometry)
     device = Device.open(path, ftl=ftl)
     rnd = random.Random(1)

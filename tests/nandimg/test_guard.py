@@ -60,7 +60,7 @@ def test_tables_cut_off_the_file(tmp_path: Path, region: str) -> None:
 
 
 def test_a_file_that_is_as_long_as_ever_again(tmp_path: Path) -> None:
-    """Whoever programs the last page makes the file whole; it is not for that to hide what is gone."""
+    """A program of the last page restores the file's length; that must not hide what is gone."""
     image = chip_with_a_page(tmp_path / "chip.nand")
     chip, layout = image.chip, inspect(tmp_path / "chip.nand").layout
     last = chip.blocks - 1

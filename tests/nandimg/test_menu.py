@@ -1,4 +1,4 @@
-"""The fault menu: each mishap strikes where it was told to, once, and leaves the chip as it says."""
+"""The fault menu: each fault strikes at its operation, once, and leaves the chip as documented."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_silent_program_is_claimed_and_not_done(chip: Any) -> None:
     nand = Silence(chip, (2, 4))
     for page in range(3):
         assert nand.program_page(0, page, page_of(page), b"") is not None
-    assert statuses(nand, 0, 4) == [OK, TORN, OK, ERASED]  # a hole with something behind it
+    assert statuses(nand, 0, 4) == [OK, TORN, OK, ERASED]  # a hole with a page after it
     assert nand.erase_block(0) is not None
     assert statuses(nand, 0, 1) == [OK]  # the block is as it was
     with pytest.raises(NandError):  # and the rules hold

@@ -120,7 +120,7 @@ def test_a_read_only_image_takes_none(tmp_path: Path) -> None:
 def test_the_clock_and_the_causes(backend: str) -> None:
     chip = memory(backend, replace(GEOMETRY, nvram_read_ns=50, nvram_write_ns=500))
     assert chip.store_nvram(4096, bytes(8), cause=3, t_ns=1000) == 1500
-    assert chip.store_nvram(4096 + 56, bytes(16), cause=3, t_ns=1000) == 2500  # two lines, behind the first
+    assert chip.store_nvram(4096 + 56, bytes(16), cause=3, t_ns=1000) == 2500  # two lines, after the first
     assert chip.store_nvram(4096, bytes(4992), cause=5, t_ns=10_000) == 10_000 + 78 * 500
     assert chip.load_nvram(4096 + 63, 2, cause=3, t_ns=100_000)[1] == 100_100
     assert chip.load_nvram(4096, 64, cause=9, t_ns=0)[1] == 50  # it was idle then

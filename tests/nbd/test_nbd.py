@@ -102,7 +102,7 @@ def test_trim_and_zeroes(export: Serve, tmp_path: Path) -> None:
 
 
 def test_what_was_flushed_outlives_a_kill(export: Serve, chip: Path) -> None:
-    """One life each, and nothing behind it that would flush too: a flush is of what another connection wrote
+    """One life each, with no later flush: a flush is of what another connection wrote
     (can_multi_conn); FUA is of its own write, and of its own zeroing, whose ragged ends are writes. All of it fits the
     write buffer, where it would be lost."""
     one = export(ftl="dftl")
@@ -260,7 +260,7 @@ def test_a_tcp_port(export: Serve) -> None:
             probe.listen()
             with pytest.raises(FlashfsError, match=rf"^--port {port} is taken: use another one$"):
                 export(port=port)
-        with suppress(FlashfsError):  # somebody else has taken it meanwhile
+        with suppress(FlashfsError):  # another process has taken it meanwhile
             one = export(port=port)
             break
     assert one.info()["export-size"] == SIZE
@@ -405,7 +405,7 @@ def test_a_cut_of_what_is_served(export: Serve, chip: Path, capsys: pytest.Captu
 
 
 def test_stopped(export: Serve, chip: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever asks is told, and does not wait."""
+    """Commands report it, and do not wait."""
     one = export()
     stop(one.pid)
     try:

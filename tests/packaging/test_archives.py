@@ -1,4 +1,4 @@
-"""What somebody else installs: the source archive has all that a checkout has, the wheel what a user needs, and the
+"""What users install: the source archive has all that a checkout has, the wheel what a user needs, and the
 command works from where neither is near.
 
 `make test` builds the archive, `make test-all` the wheel out of modules that are compiled already, `make package-test`

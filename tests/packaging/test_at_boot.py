@@ -1,4 +1,4 @@
-"""What mount(8), systemd, docker and cibuildwheel are told is what there is. test_archives.py mounts."""
+"""The files for mount(8), systemd, docker and cibuildwheel name things that exist. test_archives.py mounts."""
 
 from __future__ import annotations
 

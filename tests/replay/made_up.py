@@ -1,4 +1,4 @@
-"""Results that nobody replayed, and players that make them: for tests of what becomes of results.
+"""Invented results, and players that make them: for tests of what becomes of results.
 
 Workers find the players by name, ``made_up:play``. What they do besides is in the environment: MADE_UP_CALLS is a file
 to which each call is appended.

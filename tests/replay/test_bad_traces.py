@@ -1,4 +1,4 @@
-"""What is wrong with a trace is counted, and told in one line with the first line that has it; nothing vanishes."""
+"""Errors in a trace are counted, and reported in one line with the first line that has them; nothing vanishes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_binary_noise_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_line_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line of many chunks costs no more memory than its beginning, and line numbers stay right behind it."""
+    """A line of many chunks costs no more memory than its beginning, and line numbers stay right after it."""
     monkeypatch.setattr(_content, "CHUNK_BYTES", 1000)
     monkeypatch.setattr(_content, "PIECE_BYTES", 500)
     monkeypatch.setattr(_content, "LINE_BYTES_MAX", 2000)
@@ -215,7 +215,7 @@ def test_files_that_are_known_and_not_read(content: bytes, what: str, format: st
 @pytest.mark.parametrize("serial", [93, 0x9D1F, 0x04034B50, 0x65617407, 0xFEFF, 0x31FEFF, 0xBFBBEF, 0x20BFBBEF])
 def test_a_record_is_not_taken_for_something_else(serial: int, tmp_path: Path) -> None:
     """Numbers of first records that begin as other files do: .lzma, UTF-16, UTF-32, a byte order mark. A zip and a
-    blktrace would need a serial number that nobody counts to."""
+    blktrace would need a serial number that is never reached."""
     records = [struct.pack("<IIIHHQQ", serial + i, 4096, 1, 0x2A, 0x0100, 8 * i, i) for i in range(20)]
     path = write(tmp_path / "trace", b"".join(records))
     if serial in (0x04034B50, 0x65617407):
@@ -228,7 +228,7 @@ def test_a_record_is_not_taken_for_something_else(serial: int, tmp_path: Path) -
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
-    """A trace is read again and again, so it is refused before anybody waits for the other end of a pipe."""
+    """A trace is read again and again, so it is refused before a wait for the other end of a pipe."""
     pipe, door = tmp_path / "pipe", tmp_path / "socket"
     os.mkfifo(pipe)
     with socket.socket(socket.AF_UNIX) as server:

@@ -38,7 +38,7 @@ def running(folder: Path, name: str, *arguments: object, **environment: str) -> 
         yield process
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # its own group: nobody else is in it
+            os.killpg(process.pid, signal.SIGKILL)  # its own group, without other processes
         process.wait()
 
 

@@ -41,7 +41,7 @@ def geometry(dies: int, channels: int, transfer_us: int) -> Geometry:
 
 @dataclass
 class Station:
-    """A die or a channel: one at a time, and whoever waits longest is next."""
+    """A die or a channel: serves one at a time, and the longest waiting next."""
 
     waiting: deque[int] = field(default_factory=deque)
     busy: bool = False
@@ -163,7 +163,7 @@ def test_reads_among_writes(dies: int, channels: int, transfer_us: int, depth: i
 
 def test_a_full_channel_serves_the_oldest_request() -> None:
     """It is given to requests in the order in which they arrived, not in which their dies are ready: as many a second,
-    and no longer on average, but what waited for a slow die does not wait behind the channel's whole queue as well."""
+    and no longer on average, but what waited for a slow die does not wait for the channel's whole queue as well."""
     shape = geometry(8, 1, 8)
     ours = played(shape, [READ] * REQUESTS, 64)
     theirs = Simulation(shape, ours.work, 64)

@@ -1,4 +1,4 @@
-"""Files of other makes are read right, asked about, or refused: never misread. And any table, told what it is."""
+"""Files of other makes are read right, asked about, or refused: never misread. Also any table with named columns."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_columns_between_anything(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "columns"),
     [
-        ('0,a,8,1,w,"C:\\x,y.mdf"\n2.5,a,16,2,r,"b"\n', "time:ms,dev,offset:512,length:512,op"),  # behind all named
+        ('0,a,8,1,w,"C:\\x,y.mdf"\n2.5,a,16,2,r,"b"\n', "time:ms,dev,offset:512,length:512,op"),  # after all named
         ('0,8,1,w, "C:\\x, ""y"", z.mdf" ,a\r\n2.5,16,2,r,"b",a\r\n', "time:ms,offset:512,length:512,op,-,dev"),
         ('"a; b";0;8;1;w\n"c";2.5;16;2;r\n', "-,time:ms,offset:512,length:512,op"),
         ('0 "a,b,c,d,e" 8 1 w\n2.5 "f,g,h,i,j" 16 2 r\n', "time:ms,-,offset:512,length:512,op"),
@@ -89,7 +89,7 @@ def test_a_disk_whose_name_has_a_separator_in_it(tmp_path: Path) -> None:
 
 
 def test_numbers_of_any_make(tmp_path: Path) -> None:
-    """Hexadecimal, and whole numbers that a program wrote as others; what is none of these is told."""
+    """Hexadecimal, and whole numbers that a program wrote as others; anything else is reported."""
     columns = "op,offset,length"
     text = (
         "w,0x0000216000,0x00000200\nr,0X1000,4096\nw,8192.0,4096.\nr,+512,512.000\nw,0x,512\nw,0x10g,512\nw,8192.5,512\n"
@@ -140,7 +140,7 @@ SNOOP = "TIME(s),COMM,PID,DISK,T,SECTOR,BYTES,LAT(ms)"
     ],
 )
 def test_what_names_say(first: str, line: str, reading: str, tmp_path: Path) -> None:
-    """Units that are named are not asked for again; a blank operation is no candidate; T is told by what is in it."""
+    """Units that are named are not asked for again; a blank operation is no candidate; T is known by its content."""
     path = tmp_path / "trace"
     path.write_text(f"{first}\n{line}\n")
     if "?" not in reading and "op" in reading.split(","):
@@ -238,7 +238,7 @@ def test_one_or_the_other() -> None:
 
 
 def test_a_time_that_jumps_by_years_is_told(tmp_path: Path) -> None:
-    """There and back: one line whose clock was wrong does no harm to those behind it."""
+    """There and back: one line whose clock was wrong does no harm to later ones."""
     year = 365 * 24 * 3600
     when = (5, 6, 60 * year, 7, 8, 20, 3 * year, 3 * year + 1)
     lines = [f"{second} {4096 * i} 4096 w\n" for i, second in enumerate(when)]

@@ -111,7 +111,7 @@ def test_units_lie_behind_each_other(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     path.write_text("1,0,4096,w,0\n0,8,4096,r,1\n1,4096,512,w,2\n0,0,512,w,3\n")
     trace = Trace(path)
-    room = 3 << 20  # of unit 1, which comes first and ends behind 2 MiB
+    room = 3 << 20  # of unit 1, which comes first and ends after 2 MiB
     assert [offset for _, _, offset, _ in rows(whole(trace))] == [0, room + 4096, 2 << 20, room]
     assert trace.units == {"1": 2, "0": 2}
     assert trace.span_bytes() == room + 8192
@@ -164,7 +164,7 @@ def recording(path: Path) -> Recording:
 
 
 def test_our_own_recorder(tmp_path: Path) -> None:
-    """A zeroing is a trim, a copy is a read and a write, and an empty request is told."""
+    """A zeroing is a trim, a copy is a read and a write, and an empty request is reported."""
     path = tmp_path / "trace"
     op = {name: number for number, name in enumerate(trace_reader.OPERATIONS)}
     one, two = b"1" * 4096, b"2" * 4096

@@ -1,4 +1,4 @@
-"""Equal ground: what a comparison gives all its FTLs, what one alone keeps, and that a difference is told."""
+"""Equal settings: what a comparison gives all its FTLs, what one alone keeps, and that a difference is reported."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_one_read() -> None:
 
 
 def test_four_pages_on_four_dies_of_two_channels() -> None:
-    """Stripes of one page: four dies read at once; each channel then moves two pages, one behind the other. Written the
+    """Stripes of one page: four dies read at once; each channel then moves two pages in a row. Written the
     same way: channel 0 brings die 0 its page by 5 us and die 2 by 10; the last program ends at 510."""
     one = filled(chip(4, 2), stripe=1)
     player = play(one, [(READ, 0, 4 * PAGE)], qd=1)
@@ -104,7 +104,7 @@ def test_holes_and_trims_take_no_time_and_a_flush_waits_for_the_dies() -> None:
     player = play(one, requests, qd=0, times_us=[0, 0, 10, 20])
     assert mean_us(player, "read") == 0
     assert mean_us(player, "trim") == 0
-    # Behind the write the trim's record: another page to transfer and to program.
+    # After the write the trim's record: another page to transfer and to program.
     assert mean_us(player, "flush") >= TRANSFER_US + 2 * PROGRAM_US - 20
 
 
@@ -114,7 +114,7 @@ def test_holes_and_trims_take_no_time_and_a_flush_waits_for_the_dies() -> None:
 @pytest.mark.parametrize("depth", [1, 2, 4, 16, 64])
 def test_latency_follows_the_depth_on_one_die(depth: int) -> None:
     """One server, N customers, service S: each waits for the N - 1 others, so its latency is N x S. The die's 50 us are
-    the service; the transfer of 5 hides behind the next read, and is added once."""
+    the service; the transfer of 5 overlaps the next read, and is added once."""
     rounds = 32
     one = filled(chip(1, 1))
     requests = [(READ, at % one.nand.geometry.lpas * PAGE, PAGE) for at in range(depth * rounds)]

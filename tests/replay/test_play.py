@@ -117,7 +117,7 @@ def test_open_and_closed_loop() -> None:
     slow = run(setup("uniform:ops=500,write=0,rate=100", precondition="fill"))
     assert slow["config"]["qd"] is None
     assert slow["virtual_s"] == pytest.approx(5, rel=0.02)
-    assert slow["latency_us"]["read"]["p50"] == 55.0  # nobody waits
+    assert slow["latency_us"]["read"]["p50"] == 55.0  # no request waits
     closed = run(setup("uniform:ops=500,write=0,rate=100", precondition="fill", qd=4))
     assert closed["config"]["qd"] == 4
     assert closed["virtual_s"] < 0.1

@@ -78,7 +78,7 @@ def test_over_provisioning_comes_first_and_in_per_cent() -> None:
 
 @pytest.mark.parametrize("key", ["size", "dies", "pages_per_block"])
 def test_what_makes_blocks_a_little_more_is_the_axis_itself(key: str) -> None:
-    """Whole superblocks change the over-provisioning of each size, and nobody asked for that."""
+    """Whole superblocks change the over-provisioning of each size, which was not asked for."""
     values = {"size": [16 * MIB, 20 * MIB, 32 * MIB], "dies": [2, 5, 20], "pages_per_block": [64, 128, 256]}[key]
     rows = [result(ftl, geometry=chip(**{"op": 0.1, "channels": 1, key: value}))
             for value in values for ftl in ("pagemap", "dftl")]  # fmt: skip
@@ -224,7 +224,7 @@ def test_sources_are_columns_though_one_has_no_reads() -> None:
     assert [bool(panel.series) for panel in made.panels] == [False, True, True, True]
 
 
-# --- what is not in it is told
+# --- what a plot leaves out is reported
 
 
 def test_a_battery_is_no_other_work() -> None:
@@ -249,7 +249,7 @@ def test_who_has_nothing_of_it_is_named() -> None:
 
 
 def test_failures_are_counted() -> None:
-    """A sweep in which an FTL needs more DRAM than it got: the FTL was in no picture, and nobody said so."""
+    """A sweep in which an FTL needs more DRAM than it got: the FTL was in no picture, and that was not reported."""
     rows = [{**results.row(result(ftl, dram=n * MIB)), "error": "too small" if ftl == "leaftl" else None}
             for ftl in ("pagemap", "leaftl") for n in (1, 2)]  # fmt: skip
     made = results.frame(rows)

@@ -62,7 +62,7 @@ def test_a_chip_of_few_words_is_that_of_the_other_commands() -> None:
 
 
 def test_a_trace_gets_a_device_that_is_large_enough() -> None:
-    """As from `flashfs replay`, and it is told once, however many points are on it."""
+    """As from `flashfs replay`, and it is reported once, however many points are on it."""
     told: list[str] = []
     setups = grid.expand({"source": [str(DATA / "msr.csv"), "uniform:ops=9"], "dram": ["8M", "9M"]}, tell=told.append)
     assert [setup.geometry.logical_bytes for setup in setups] == [1 << 30] * 4

@@ -1,4 +1,4 @@
-"""Workloads that are programs: nothing is read that was not written, space is kept right, and shapes are as told."""
+"""Workloads that are programs: no unwritten page is read, space is accounted right, and shapes are as asked."""
 
 from __future__ import annotations
 

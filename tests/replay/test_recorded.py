@@ -220,7 +220,7 @@ def test_it_is_in_the_file_within_a_second(tmp_path: Path) -> None:
 
 
 def test_a_long_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times within a chunk are 32 bits: a longer pause begins another. Nobody takes the chunk here meanwhile."""
+    """Times within a chunk are 32 bits: a longer pause begins another. The chunk is not taken meanwhile here."""
     recorder = Recorder(SIZE)
     recorder.record(READ, 0, 1)
     taken = recorder.take(True)
@@ -412,7 +412,7 @@ def test_full_memory_drops_and_counts() -> None:
 
 def test_a_gap_shows_where_it_is(tmp_path: Path) -> None:
     """The thread cannot keep up, as when the disk is slow: what fits in memory is kept, and the trace says how many
-    requests are missing behind it."""
+    requests are missing after it."""
     slow = threading.Event()
 
     class Slow(Recording):
@@ -475,7 +475,7 @@ def test_a_full_disk_ends_the_recording_only(caplog: pytest.LogCaptureFixture, t
 
 
 def test_a_device_that_is_full(tmp_path: Path) -> None:
-    """Not even the header can be written: whoever asked for the recording hears of it at once."""
+    """Not even the header can be written: the recording raises at once."""
     file = os.open("/dev/full", os.O_WRONLY)
     try:
         with pytest.raises(OSError, match="No space left"):

@@ -120,7 +120,7 @@ def test_all_letters(name: str, tmp_path: Path) -> None:
 
 
 def test_ftrace_by_other_tools(tmp_path: Path) -> None:
-    """trace-cmd has lines of its own above, perf names the system of an event; that events were lost is told."""
+    """trace-cmd has lines of its own above, perf names the system of an event; lost events are reported."""
     path = tmp_path / "trace"
     lines = [
         "version = 6", "CPU 1 is empty", "cpus=2",

@@ -165,7 +165,7 @@ def test_a_result_that_was_tampered_with_is_told(tmp_path: Path) -> None:
             sweep.run(setups, tmp_path / "out", Here("made_up:play"))
 
 
-# --- broken off
+# --- interrupted
 
 
 def children(pid: int) -> list[int]:

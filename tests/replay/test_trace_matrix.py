@@ -76,7 +76,7 @@ def split(line: str, mark: str | None = ",") -> list[str]:
 
 
 def number(text: str) -> int:
-    """An offset or a length: decimal, hexadecimal, or with a point and nothing behind it."""
+    """An offset or a length: decimal, hexadecimal, or with a point and no digits after it."""
     value = Decimal(int(text, 16)) if text[:2] == "0x" else Decimal(text)
     if value != int(value):
         raise ValueError(text)

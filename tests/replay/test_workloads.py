@@ -232,7 +232,7 @@ def test_a_stride_in_bytes() -> None:
 
 
 def test_holes_are_those_of_python_s_random() -> None:
-    """41,784 of 60,000 at seed 3, which anybody can make again."""
+    """41,784 of 60,000 at seed 3, by Python's generator."""
     rnd = random.Random(3)
     kept = [page for page in range(60_000) if rnd.random() < 0.7]
     workload = Workload("holes:seed=3,keep=0.7", 60_000 * PAGE)

@@ -26,7 +26,7 @@ REQUESTS = [
 THEN_TRIM = (35, TRIM, 4096, 20480)  #: in formats that have trims
 THEN_FLUSH = (36, FLUSH, 0, 0)  #: in formats that have flushes
 
-#: file: (format, what it has behind REQUESTS)
+#: file: (format, what it has after REQUESTS)
 FILES = {
     "msr.csv": ("msr", []),
     "spc.csv": ("spc", []),

@@ -139,7 +139,7 @@ def test_a_figure_of_recoveries(tmp_path: Path) -> None:
     (result,) = [one for one in every if one["ftl"] == "geckoftl"]
     cuts = result["requests_by_cut"]
     assert len(cuts) == recovery_runs.CUTS and cuts == sorted(set(cuts)) and cuts[0] > 0 and cuts[-1] <= 4000
-    assert result["input"]["requests"] == cuts[-1]  # what lies behind the last one is not played
+    assert result["input"]["requests"] == cuts[-1]  # what comes after the last one is not played
     for step in result["recovered"].values():
         assert all(len(took) == len(cuts) for took in step.values())
     total = [sum(step["spare_reads_by_cut"][at] for name, step in result["recovered"].items() if name != "all")
@@ -202,7 +202,7 @@ MEASURED = {
 
 
 def test_a_figure_of_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a tool measured is only read, so it is the same each time; where that was is told."""
+    """What a tool measured is only read, so it is the same each time; where it was measured is reported."""
     monkeypatch.setattr(records, "FOLDER", tmp_path)
     figure = written(tmp_path, RECORDS)
     told: list[str] = []

@@ -95,7 +95,7 @@ class Page:
 
 
 def newer(a: Page, b: Page) -> int:
-    """Above 0 if ``a`` comes behind ``b``, below if before [13, 5]."""
+    """Above 0 if ``a`` comes after ``b``, below if before [13, 5]."""
     if a.seq != b.seq:
         return a.seq - b.seq
     if (a.flags ^ b.flags) & MOVED:

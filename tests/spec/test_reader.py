@@ -31,7 +31,7 @@ STATUS = ("erased", "whole", "torn")
 
 def fill(device: Device, rnd: random.Random, writes: int, trims: int = 0) -> None:
     """Random requests of a page or a few, flushes in between: enough of them and cleaning sets in. Where a scheme can,
-    remaps of a page or a few behind each third write."""
+    remaps of a page or a few after each third write."""
     page, pages = device.page_bytes, device.size // device.page_bytes
     for i in range(writes):
         lpa = rnd.randrange(pages)
@@ -243,7 +243,7 @@ def clean_sections(image: Path, spec: reader.Image) -> None:
 
 
 def log(image: Path, spec: reader.Image) -> None:
-    """Both find the same newest checkpoint, and the same trims behind it."""
+    """Both find the same newest checkpoint, and the same trims after it."""
     crash = reader.Crash(spec)
     dump = inspect.log(image)
     newest = next(row for row in dump["checkpoints"] if row["whole"])
@@ -255,8 +255,8 @@ def log(image: Path, spec: reader.Image) -> None:
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_what_leaftl_says_after_damage(tmp_path: Path, damaged: bool) -> None:
-    """A translation page that could not be read was made again from what the live pages say. From then on the
-    checkpoint says that nobody has counted."""
+    """A translation page that could not be read was rebuilt from the live pages. From then on the checkpoint says that
+    they were not counted."""
     path = tmp_path / "image"
     create(path, PRESETS["tiny-16"].geometry)
     with Device.open(path, ftl="leaftl", options={"table_bytes": "1", "buffer": "0"}) as device:

@@ -37,7 +37,7 @@ def at_end(found: dict[str, Any]) -> dict[int, list[str]]:
 @pytest.mark.parametrize("ftl", KINDS)
 def test_what_is_shown_is_what_is_there(ftl: str) -> None:
     """Each LPA that is mapped has one live page at most (a late validity store may keep more), and all operations that
-    left a page are told."""
+    left a page are recorded."""
     setup = setup_of(ftl)
     found = steps.record(setup)
     result = run(setup)

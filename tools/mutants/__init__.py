@@ -1,1 +1,1 @@
-"""Mutation testing of the compiled modules: docs/coverage.md says how it is done and what came of it."""
+"""Mutation testing of the compiled modules: docs/coverage.md has the method and the results."""

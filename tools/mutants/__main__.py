@@ -1,14 +1,14 @@
-"""Mutation testing of the compiled modules: what do the checks, the crash tiers and the fast tests not notice?
+"""Mutation testing of the compiled modules: which changes do the checks, the crash tiers and the fast tests miss?
 
     python tools/mutants [--module ssd ...] [--count 48] [--seed 1] [--limit 60] [--jobs 1] [--again] [--json]
-    python tools/mutants --mutant 2049     # that one alone, once more
-    python tools/mutants --list            # the mutants and what is known of them; nothing is run
-    python tools/mutants --show 2049       # the difference that one makes
+    python tools/mutants --mutant 2049     # that one alone, again
+    python tools/mutants --list            # the mutants and their verdicts; nothing is run
+    python tools/mutants --show 2049       # the diff of that one
 
 ``--count`` mutants of each module are drawn by ``--seed`` and compiled into a copy of the project (``--folder``), all
-at once, each behind a number that chooses it. Each meets the items that come by its line, the cheapest first, until one
-fails or ``--limit`` seconds' worth of them have passed. Verdicts are kept in ``--state``: broken off, a run goes on
-where it stood. ``tools/mutants/judged.toml`` says of survivors what somebody found who looked.
+at once, each with a number that chooses it. Each runs the items that reach its line, the cheapest first, until one
+fails or ``--limit`` seconds' worth of them have passed. Verdicts are kept in ``--state``, so an interrupted run
+resumes. ``tools/mutants/judged.toml`` has the findings of people on survivors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mutants.sites import Site
 from mutants.state import BadJudgement, Judgement, Key, State, judgements
 from mutants.text import Text
 
-PATTERN = 165  #: what fresh and given-up memory holds, as what the compiler fills variables with
+PATTERN = 165  #: for malloc to fill new and freed memory with, as the compiler fills variables
 JUDGED = Path(__file__).resolve().parent / "judged.toml"
 
 
@@ -91,13 +91,13 @@ def full_name(name: str) -> str:
 
 
 def short_name(module: str) -> str:
-    """A scheme's mapping goes by the name of the scheme."""
+    """A module's short name; a scheme's mapping has the name of the scheme."""
     path = Path(module)
     return path.parent.name if path.stem == "mapping" else path.stem.removeprefix("_")
 
 
 def meet(modules: list[Module], folder: Path, given: argparse.Namespace) -> int:
-    """Start the process that has the mutants, and wait for it."""
+    """Start the process that runs the mutants, and wait for it."""
     task = folder / "task.json"
     task.write_text(json.dumps({
         "state": str(given.state.resolve()), "limit_s": given.limit, "jobs": given.jobs,
@@ -116,7 +116,7 @@ def meet(modules: list[Module], folder: Path, given: argparse.Namespace) -> int:
 
 
 def show(modules: list[Module], number: int) -> int:
-    """Print the difference that a mutant makes to its source."""
+    """Print the diff between a mutant and its source."""
     for module in modules:
         site = module.mutants.get(number)
         if site is not None:
@@ -132,7 +132,7 @@ def difference(site: Site) -> list[str]:
     return list(difflib.unified_diff(text.lines, lines, site.module, site.module, n=AROUND, lineterm=""))
 
 
-# --- what came of it
+# --- results
 
 
 def report(

@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MOST = 1 << 17  #: numbers, over all modules
 EACH = 2048  #: numbers of one module
-#: what is drawn from, in this order: the order gives each its numbers
+#: the modules; their order determines the mutants' numbers
 NAMES = """
     flashfs/engine/device/ssd flashfs/engine/device/mover flashfs/engine/device/buffer flashfs/engine/device/cache
     flashfs/engine/device/byte_requests flashfs/engine/device/metalog flashfs/engine/recovery/scan
@@ -47,17 +47,17 @@ NAMES = """
 MODULES = tuple(f"{name}.pyx" for name in NAMES.split())
 COPIED = ("flashfs", "nandimg", "tests", "bench", "tools", "docs", "examples", "pyproject.toml", "README.md", "SPEC.md",
           "CHANGELOG.md")  # fmt: skip
-DRAWERS = ("sites.py", "text.py", "schemata.py", "switch.h")  #: what mutants depend on, of this tool
+DRAWERS = ("sites.py", "text.py", "schemata.py", "switch.h")  #: the files of this tool that mutants depend on
 LIBRARY = "libflashfs_mutants.so"
-#: a variable that nobody set holds a pattern: a statement left out must not leave the right value behind by chance
+#: unset variables hold a pattern, so that a dropped assignment does not leave the right value by chance
 OPTIONS = ("-O1", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", "-ftrivial-auto-var-init=pattern",
            "-DCYTHON_PROFILE=0", "-DCYTHON_TRACE=0")  # fmt: skip
-AROUND = 3  #: lines of a difference that stand around it
+AROUND = 3  #: lines of context in a diff
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What one module has compiled in: its mutants by number, and what could not be."""
+    """The mutants compiled into one module, by number, and those that a compiler rejected."""
 
     name: str
     digest: str
@@ -82,7 +82,7 @@ class NotBuilt(Exception):
 
 
 def digest_of(name: str, seed: int, count: int) -> str:
-    """Of all that the mutants of a module depend on: its sources, what draws them, and how many."""
+    """A hash of all that a module's mutants depend on: its sources, the code that draws them, the seed, the count."""
     hashed = sha256(f"{seed} {count}".encode())
     for path in (ROOT / name, (ROOT / name).with_suffix(".pxd"), *(HERE / part for part in DRAWERS)):
         if path.is_file():
@@ -91,7 +91,7 @@ def digest_of(name: str, seed: int, count: int) -> str:
 
 
 def copy_tree(into: Path) -> None:
-    """The project, with its compiled modules; those with mutants in them that are there already stay."""
+    """Copy the project with its compiled modules; modules in ``into`` with mutants stay."""
     kept = {path.relative_to(into) for path in into.glob("**/*.mutants")}
     ignored = shutil.ignore_patterns("__pycache__", "*.c", "*.cpp", "results")
     for name in COPIED:
@@ -106,7 +106,7 @@ def _copy(source: str, target: str, into: Path, kept: set[Path]) -> None:
     there = Path(target).relative_to(into)
     if there.with_name(f"{there.name}.mutants") in kept:
         return
-    with suppress(FileNotFoundError):  # a module that is in use must not change under whoever uses it
+    with suppress(FileNotFoundError):  # an unchanged file is not rewritten: a process may have the module mapped
         old, new = Path(target).stat(), Path(source).stat()
         if (old.st_mtime_ns, old.st_size) == (new.st_mtime_ns, new.st_size):
             return
@@ -114,8 +114,8 @@ def _copy(source: str, target: str, into: Path, kept: set[Path]) -> None:
 
 
 def build(into: Path, names: list[str], seed: int, count: int, say: Callable[[str], None]) -> list[Module]:
-    """Draw and compile ``count`` mutants of each module into the copy at ``into``; modules that are there as they would
-    come out are left as they are."""
+    """Draw and compile ``count`` mutants of each module into the copy at ``into``; modules that are up to date are
+    kept."""
     into.mkdir(parents=True, exist_ok=True)
     unfit = [name for name in names if not (ROOT / name).is_file()]
     if unfit:
@@ -145,7 +145,7 @@ def build_library(into: Path) -> None:
 
 
 def build_module(into: Path, name: str, digest: str, order: list[Site], count: int) -> Module:
-    """Those that a compiler rejects are none; others are drawn for them."""
+    """Compile ``count`` mutants; those that a compiler rejects are replaced by others."""
     first = MODULES.index(name) * EACH + 1 if name in MODULES else 1
     numbers = {site: first + i for i, site in enumerate(order)}
     rejected: list[Site] = []
@@ -162,7 +162,7 @@ def build_module(into: Path, name: str, digest: str, order: list[Site], count: i
 
 
 def compile_with(into: Path, name: str, chosen: dict[Site, int]) -> str | None:
-    """None if it went well, else what the compilers said."""
+    """None on success, else the compilers' messages."""
     listed = into / "chosen.json"
     listed.write_text(json.dumps([(number, site.as_dict()) for site, number in chosen.items()]))
     plus = "distutils: language = c++" in (into / name).read_text()
@@ -179,7 +179,7 @@ def compile_with(into: Path, name: str, chosen: dict[Site, int]) -> str | None:
 
 
 def culprits(name: str, chosen: list[Site], complaints: str) -> list[Site]:
-    """The mutants that errors point at: at their place, or else in their line; there first those that write an
+    """The mutants that errors point at: at the same place; else in the same line, preferably those that write an
     expression twice."""
     places = {(int(line), int(column)) for line, column in re.findall(rf"{re.escape(name)}:(\d+):(\d+): ", complaints)}
     exact = [site for site in chosen if (site.line, site.column) in places]

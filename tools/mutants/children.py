@@ -1,4 +1,4 @@
-"""Items run in forked children: a mutant may spin, crash or eat memory, and the next one finds everything as it was."""
+"""Items run in forked children: a mutant may spin, crash or use up memory without affecting the next one."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from typing import Any
 from mutants.suites import Item
 
 PR_SET_PDEATHSIG = 1  #: <sys/prctl.h>
-MEMORY = 6 << 30  #: bytes that a child may map beyond what there is when it begins
+MEMORY = 6 << 30  #: bytes that a child may map besides what it begins with
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Items to be run in this order with one mutant chosen; the first one that fails ends it. ``due_s`` says how long
-    each may take, ``most_s`` all of them."""
+    """Items to run in this order with one mutant chosen; the first that fails ends it. ``due_s``: seconds that each
+    may take; ``most_s``: all of them."""
 
     number: int
     items: list[Item]
@@ -37,7 +37,8 @@ class Job:
 
 @dataclass(slots=True)
 class Ended:
-    """How a job ended: `passed`, `failed` or `time-out`, at which item, why; and how long each took that passed."""
+    """How a job ended: `passed`, `failed` or `time-out`, at which item, and why. ``each_s``: the seconds of each item
+    that passed."""
 
     job: Job
     result: str
@@ -48,7 +49,7 @@ class Ended:
 
 
 class Switch:
-    """The number that chooses a mutant in this process, its children, and programs that they start."""
+    """Sets the number that chooses a mutant in this process, its children, and programs that they start."""
 
     def __init__(self, library: Path) -> None:
         self.chosen = c_int.in_dll(CDLL(str(library), mode=RTLD_GLOBAL), "flashfs_mutant_chosen")
@@ -59,7 +60,7 @@ class Switch:
 
 
 class Child:
-    """A job under way in a process group of its own."""
+    """A running job, in a process group of its own."""
 
     def __init__(self, job: Job, switch: Switch, config: Any) -> None:
         self.job = job
@@ -77,7 +78,7 @@ class Child:
         return min(self.began + self.job.due_s[self.at], self.started + self.job.most_s) - time.monotonic()
 
     def hear(self) -> Ended | None:
-        """What it has to say; None if it goes on."""
+        """Read one message of the child; None if the job goes on."""
         try:
             kind, why = self.answer.recv()
         except (EOFError, OSError):
@@ -103,7 +104,7 @@ class Child:
         return ended
 
     def stop(self) -> None:
-        """Let nothing of it stay."""
+        """Kill its process group and remove its folder."""
         if self.pid:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -115,7 +116,7 @@ class Child:
 
 
 def _live(job: Job, switch: Switch, config: Any, folder: Path, answer: Connection) -> None:
-    """The child, which does not come back from here."""
+    """The child's code; it does not return."""
     try:
         os.setsid()
         CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -143,12 +144,12 @@ def _live(job: Job, switch: Switch, config: Any, folder: Path, answer: Connectio
 def _meet(item: Item) -> str:
     try:
         return item.run()
-    except BaseException as error:  # whatever it is, the mutant was noticed
+    except BaseException as error:  # any exception counts as caught
         return f"{type(error).__name__}: {error}"
 
 
 def run(jobs: Iterator[Job], at_once: int, switch: Switch, config: Any = None) -> Iterator[Ended]:
-    """The jobs, ``at_once`` side by side, in the order in which they end."""
+    """Run the jobs, ``at_once`` at a time; yields in the order in which they end."""
     gc.collect()
     gc.freeze()
     children: list[Child] = []

@@ -1,4 +1,4 @@
-"""Figures by module, and those that nothing noticed."""
+"""Figures by module, and the surviving mutants."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ COUNTS = (
     "meter",
     "forget_counts",
     "known",
-)  #: say figures, nothing else
-#: what has to be right for a promise about power loss to hold: functions of each module, or all of them
+)  #: functions that only report figures
+#: the code on which durability across power loss depends: functions of each module, or all of them
 DURABLE: dict[str, str] = {
     "flashfs/engine/device/ssd.pyx": """sync_image refuse write write_buffered trim flush drain drain_in_order append
         program_failed open_block barrier pad_pairs pad_blocks pad seq_before make_room chores leave_clean
@@ -66,7 +66,7 @@ def figures() -> list[str]:
 
 
 def of_module(module: Module, state: State, judged: dict[Key, Judgement]) -> dict[str, Any]:
-    """How many of its mutants were made, caught first by which suite, never ended, survived, are equivalent."""
+    """Counts of its mutants: made, caught by each suite, timed out, survived, equivalent."""
     row: dict[str, Any] = dict.fromkeys(figures(), 0)
     row["module"], row["made"] = module.name, len(module.mutants)
     for site in module.mutants.values():
@@ -96,7 +96,7 @@ def is_equivalent(judged: dict[Key, Judgement], site: Site) -> bool:
 
 
 def survivors(modules: list[Module], state: State, judged: dict[Key, Judgement]) -> list[dict[str, Any]]:
-    """Each that nothing noticed: where, what, whether on a durability path, and what was found about it."""
+    """A row for each survivor: its place, its change, whether on a durability path, and its judgement."""
     rows = []
     for module in modules:
         for number, site in module.mutants.items():

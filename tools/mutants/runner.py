@@ -1,4 +1,4 @@
-"""The process that has the mutants in it: learns which item reaches which of them, then sends each to meet its items.
+"""The process with the mutants compiled in: learns which item reaches which mutant, then runs each with its items.
 
     python runner.py TASK.json
 
@@ -27,18 +27,18 @@ from mutants.sites import Site
 from mutants.state import State, Verdict
 from mutants.suites import Item
 
-SLOWEST_S = 20.0  #: items that take longer without a mutant are not met
-SHARES = {"crash": 0.5, "tests": 0.35, "check": 0.15}  #: of the time that one mutant is given
-CHAMPIONS = 12  #: items that are met before all others because they have caught most
-FORK_S = 0.02  #: what an item costs beside itself, so that the shortest is not the best
-PATIENCE, GRACE_S = 8, 6.0  #: an item may take so many times as long as without a mutant, and so much more
-SAVED_EVERY = 100  #: items, of what is learned of them
+SLOWEST_S = 20.0  #: items that take longer without a mutant are left out
+SHARES = {"crash": 0.5, "tests": 0.35, "check": 0.15}  #: shares of the time for one mutant
+CHAMPIONS = 12  #: items that run first because they have caught most for their time
+FORK_S = 0.02  #: overhead of an item, so that the shortest do not always come first
+PATIENCE, GRACE_S = 8, 6.0  #: the time limit of an item: so many times its time without a mutant, plus so much
+SAVED_EVERY = 100  #: items between saves of what is learned
 REACH = "reach.json"
 REACHED = "reached"
 
 
 class Task:
-    """What is to be done, as the parent wrote it down."""
+    """The task that the parent process wrote."""
 
     def __init__(self, path: Path) -> None:
         given = json.loads(path.read_text())
@@ -51,7 +51,7 @@ class Task:
         self.mutants = {int(number): Site(**site) for number, site in given["mutants"].items()}
 
     def left(self) -> dict[int, Site]:
-        """Those without a verdict that holds."""
+        """The mutants without a valid verdict."""
         return {
             number: site for number, site in self.mutants.items()
             if self.state.known(site, self.digests[site.module], self.limit_s, self.again) is None
@@ -101,8 +101,8 @@ class Runner:
     # --- which item reaches which mutant
 
     def learn(self, config: Any) -> None:
-        """Run each item once with no mutant chosen. What was learned of one before holds while neither the modules nor
-        its file have changed."""
+        """Run each item once with no mutant chosen, and note which mutants it reaches. An earlier result is valid while
+        neither the modules nor the item's file have changed."""
         path = Path(REACH)
         known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
         keys = {item.id: self.key_of(item) for item in self.items}
@@ -136,7 +136,7 @@ class Runner:
         return hashed.hexdigest()[:16]
 
     def nobody(self, config: Any) -> None:
-        """All items in their order with no mutant chosen must pass, or what mutants are said to fail means nothing."""
+        """Run all items with no mutant chosen, in the order in which mutants run them. SystemExit if one fails."""
         items = list({item.id: item for reached in self.reaching.values() for item in reached}.values())
         items.sort(key=lambda item: self.seconds[item.id])
         for ended in run(iter([self.planned(0, items)]), 1, self.switch, config):
@@ -146,8 +146,8 @@ class Runner:
     # --- one mutant
 
     def job(self, number: int) -> Job:
-        """First the items that caught most so far for what they cost. Then those of all suites, each of which gets its
-        share of the time; and within a suite, each family of items as much as another, its own cheapest first."""
+        """First the items that caught most for their time. Then those of all suites, each with its share of the time;
+        within a suite, each family of items has an equal share, its cheapest items first."""
         of_family: dict[str, float] = defaultdict(float)
         of_suite: dict[str, float] = defaultdict(float)
         turns: dict[str, float] = {}
@@ -164,7 +164,7 @@ class Runner:
         return self.planned(number, sorted(self.reaching[number], key=lambda item: turns[item.id]))
 
     def planned(self, number: int, items: list[Item]) -> Job:
-        """As many of them as the limit has room for; one at least."""
+        """A job of as many items as the limit has time for, at least one."""
         chosen, total = [], 0.0
         for item in items:
             total += self.seconds[item.id]
@@ -188,7 +188,7 @@ class Runner:
 
 
 def without_chance() -> None:
-    """Hypothesis draws the same examples each time, and remembers none."""
+    """Make Hypothesis draw the same examples each time, without a database."""
     from hypothesis import settings
 
     settings.register_profile("mutants", database=None, derandomize=True, deadline=None)

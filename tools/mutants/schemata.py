@@ -1,12 +1,12 @@
-"""Mutant schemata: all mutants of a module in one translation, each behind a number that chooses it at run time.
+"""Mutant schemata: all mutants of a module in one translation, each with a number that chooses it at run time.
 
     python schemata.py MODULE.pyx CHOSEN.json OUT.c
 
 run by the builder in the folder of the copied sources. ``CHOSEN.json`` lists (number, site). The tree that Cython's
-parser makes of the module is changed before anything else looks at it: a condition becomes ``(not c) ==
-flashfs_mutant(17)``, a number ``n + flashfs_mutant(18)``, a statement that may be left out stands in an ``if not
-flashfs_mutant(19)``, and where an operator changes, both expressions are there and the switch chooses. Code without
-the GIL stays so.
+parser makes of the module is changed before any later stage: a condition becomes ``(not c) ==
+flashfs_mutant(17)``, a number ``n + flashfs_mutant(18)``, a statement that may be dropped is put into ``if not
+flashfs_mutant(19)``, and for a changed operator the switch chooses between both expressions. Code without the GIL
+stays so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DIRECTIVES = {"language_level": "3", "boundscheck": False, "wraparound": False, 
 
 
 def switch(pos: Any, number: int) -> Any:
-    """Whether that mutant is chosen, as a node."""
+    """The node of ``flashfs_mutant(number)``: whether that mutant is chosen."""
     from Cython.Compiler import ExprNodes
     from Cython.Compiler.StringEncoding import EncodedString
 
@@ -81,7 +81,7 @@ def guarded(pos: Any, condition: Any, body: Any, otherwise: Any = None) -> Any:
 
 
 def instrument(change: Change, number: int) -> None:
-    """Put the switch of one mutant where it belongs; what hangs there already has those of others."""
+    """Insert the switch of one mutant; the node there may already have switches of others."""
     from Cython.Compiler import ExprNodes
 
     node, pos, there, site = change.node, change.node.pos, change.slot.get(), change.site
@@ -98,14 +98,14 @@ def instrument(change: Change, number: int) -> None:
         new = guarded(pos, switch(pos, number), changed(node, site.after), there)
     else:
         either = [changed(node, site.after), there]
-        if change.is_truth:  # C's, both of them: Cython would take one for the other's object
+        if change.is_truth:  # `not not` gives both a C type: Cython may take one of them for an object
             either = [ExprNodes.NotNode(pos, operand=ExprNodes.NotNode(pos, operand=one)) for one in either]
         new = ExprNodes.CondExprNode(pos, condition=switch(pos, number), true_val=either[0], false_val=either[1])
     change.slot.set(new)
 
 
 def with_switches(module: str, source: str, tree: Any, chosen: dict[Site, int]) -> Any:
-    """The tree with a switch for each of ``chosen``, the innermost first, so that copies of what is around have it."""
+    """The tree with a switch for each of ``chosen``, innermost first, so that copies of outer nodes include it."""
     from Cython.Compiler.TreeFragment import parse_from_strings
 
     changes = [change for change in Finder(module, source, tree).changes if change.site in chosen]

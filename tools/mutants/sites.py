@@ -6,12 +6,12 @@ A mutant is one small change inside the body of a function. These are made:
 - `comparison`: < becomes <=, == becomes !=, and so on
 - `logic`: and becomes or, or becomes and
 - `arithmetic`: + becomes -, << becomes >>, & becomes |, also in augmented assignments
-- `constant`: a number, or a constant of an enum of the module, is one more; True becomes False
+- `constant`: a number, or a constant of an enum of the module, becomes one more; True becomes False
 - `drop`: a call, an assignment, a return, break or continue is left out
 
-Left alone: declarations without a value, docstrings, what is raised and its text, releasing memory, how much of it is
-asked for and what is done without it, literal subscripts, the step of a range, a local variable's first assignment
-(leaving it out would leave chance), and the last return of a function.
+Not changed: declarations without a value, docstrings, raise statements and their text, calls that release memory, the
+sizes of allocations and the handling of their failure, literal subscripts, the step of a range, a local variable's
+first assignment (without it the value is undefined), and the last return of a function.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==
                "is": "is not", "is_not": "is", "in": "not in", "not_in": "in"}  # fmt: skip
 ARITHMETIC = {"+": "-", "-": "+", "<<": ">>", ">>": "<<", "&": "|", "|": "&"}
 LOGIC = {"and": "or", "or": "and"}
-#: calls that only take or give back memory
+#: calls that only allocate or free memory
 MEMORY = {"free", "malloc", "calloc", "realloc", "mmap", "munmap", "madvise", "sizeof", "want_huge_pages"}
-NEVER = {"__dealloc__", "release"}  #: functions that only give memory back
+NEVER = {"__dealloc__", "release"}  #: functions that only free memory
 ALONE = ("RaiseStatNode", "ReraiseStatNode", "JoinedStrNode", "CArgDeclNode", "DecoratorNode", "AnnotationNode")
 TRUTHS = ("PrimaryCmpNode", "BoolBinopNode")
-#: what cannot be copied: its nodes know each other
+#: nodes that cannot be copied, because they refer to each other
 KNIT = ("ComprehensionNode", "GeneratorExpressionNode", "LambdaNode", "InlinedGeneratorExpressionNode", "DefNode")
 DROPPED = ("ExprStatNode", "SingleAssignmentNode", "InPlaceAssignmentNode", "CascadedAssignmentNode", "ReturnStatNode",
            "BreakStatNode", "ContinueStatNode", "DelStatNode")  # fmt: skip
@@ -42,8 +42,8 @@ DROPPED = ("ExprStatNode", "SingleAssignmentNode", "InPlaceAssignmentNode", "Cas
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One mutant: where it is and what it changes. ``text`` is the statement it is in; ``nth`` counts mutants that
-    would look alike otherwise."""
+    """One mutant: where it is and what it changes. ``text`` is the statement it is in; ``nth`` separates mutants
+    that are otherwise alike."""
 
     module: str
     function: str
@@ -57,7 +57,7 @@ class Site:
 
     @property
     def change(self) -> str:
-        """What is changed, in words: with the function and the text it names the mutant, whatever its line is."""
+        """The change in words. With the function and the text it identifies the mutant, independent of line numbers."""
         words = "left out" if self.kind == "drop" else f"{self.before} -> {self.after}"
         return words if self.nth == 1 else f"{words} (#{self.nth})"
 
@@ -71,7 +71,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a node hangs in the tree."""
+    """A place for a node in the tree."""
 
     owner: Any
     attribute: str
@@ -90,7 +90,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A site in a tree that has been parsed: the node, where it hangs, and whether only its truth matters."""
+    """A site in a parsed tree: its node, the node's slot, and whether only its truth matters."""
 
     site: Site
     slot: Slot
@@ -119,7 +119,7 @@ def every(node: Any) -> Iterator[Any]:
 
 
 def called(node: Any) -> str:
-    """The name of the function that a call calls; '' of others."""
+    """The name of the function that a call calls; '' if it is no call."""
     function = getattr(node, "function", None) if kind_of(node) in ("SimpleCallNode", "GeneralCallNode") else None
     return str(getattr(function, "name", "") or getattr(function, "attribute", "") or "")
 
@@ -152,7 +152,7 @@ class Finder:
         }
         self.function = ""
         self.assigned: set[str] = set()
-        self.conditions: list[Any] = []  # and what they are made of
+        self.conditions: list[Any] = []  # and their operands
         self.last: Any = None
         self.walk_outside(tree, "")
         self.number_alike()
@@ -216,7 +216,7 @@ class Finder:
                 self.visit(Slot(declarator, "default"))
 
     def literal_parts(self, node: Any) -> set[tuple[str, int | None]]:
-        """Children that have to stay as they are."""
+        """The children that are not changed."""
         if kind_of(node) == "IndexNode" and kind_of(node.index) == "IntNode":
             return {("index", None)}
         if called(node) == "range" and len(node.args) == 3:
@@ -232,7 +232,7 @@ class Finder:
         self.changes.append(Change(site, slot, node, truth))
 
     def word_at(self, place: Place, text: str = "") -> tuple[Place, Place] | None:
-        """The span of the token there, or of the first one behind it that is ``text``."""
+        """The span of the token at ``place``, or of the first one from there on that is ``text``."""
         for word in self.text.at(place).words:
             if word.start >= place and text in ("", word.text):
                 return word.start, word.end
@@ -321,14 +321,14 @@ class Finder:
         self.add(slot, slot.get(), "condition", span, f"not ({self.text.between(*span)})")
 
     def only_of_memory(self, node: Any) -> bool:
-        """Whether it says what is done if there is no memory."""
+        """Whether the condition only guards `raise MemoryError`."""
         words = self.text.at(node.pos[1:])
         behind = self.text.at((words.end[0] + 1, 10**4))
         return self.text.whole(behind) == "raise MemoryError"
 
 
 def says_whether(node: Any) -> bool:
-    """Whether it is true or false, and not one of two values."""
+    """Whether its value is a truth, and not one of two operands."""
     if kind_of(node) == "BoolBinopNode":
         return says_whether(node.operand1) and says_whether(node.operand2)
     return kind_of(node) in ("PrimaryCmpNode", "NotNode", "BoolNode")
@@ -339,7 +339,7 @@ def copyable(node: Any) -> bool:
 
 
 def more(number: str) -> str:
-    """A literal, and one more."""
+    """The literal of ``number`` + 1."""
     digits = number.replace("_", "").rstrip("uUlL")
     value = int(digits, 0) + 1
     return hex(value) if digits.lower().startswith("0x") else str(value)
@@ -357,7 +357,7 @@ def find(module: str, path: Path) -> list[Site]:
 
 
 def drawn(sites: list[Site], seed: int) -> list[Site]:
-    """The order in which they are drawn: another one for each module and seed."""
+    """The sites in the order in which they are drawn, which depends on module and seed."""
     order = list(sites)
     random.Random(f"{sites[0].module if sites else ''} {seed}").shuffle(order)
     return order

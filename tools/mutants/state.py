@@ -1,4 +1,4 @@
-"""What is known of each mutant, in a file of JSON lines: a later verdict takes an earlier one's place."""
+"""The verdicts on mutants, in a file of JSON lines: a later verdict replaces an earlier one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How one mutant fared. ``digest`` is its module's (sources, seed, how many); ``limit_s`` how many seconds' worth
-    of items it had to meet."""
+    """The verdict on one mutant. ``digest`` is its module's (of sources, seed and count); ``limit_s``: the seconds'
+    worth of items it was to run."""
 
     module: str
     function: str
@@ -39,7 +39,7 @@ class Verdict:
 
 
 class State:
-    """The file, read whole; broken off in the middle of a line, that line does not count."""
+    """The file, read as a whole; a line that was written only in part is ignored."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,8 +58,8 @@ class State:
             out.write(json.dumps(asdict(verdict)) + "\n")
 
     def known(self, site: Site, digest: str, limit_s: float, again: bool) -> Verdict | None:
-        """The verdict on a mutant, if it still holds: its module is as it was, and, of one that survived, it met as
-        much as it would now. ``again``: those that survived are to meet everything once more."""
+        """The verdict on a mutant, if still valid: its module is unchanged and, if it survived, its limit was no lower
+        than now. ``again``: verdicts of survivors are not valid."""
         found = self.verdicts.get(site.key)
         if found is None or found.digest != digest:
             return None
@@ -69,7 +69,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What somebody found who looked at a survivor: `equivalent` or `gap`, and why."""
+    """A person's finding on a survivor: `equivalent` or `gap`, and why."""
 
     verdict: str
     why: str
@@ -80,7 +80,7 @@ class BadJudgement(Exception):
 
 
 def judgements(path: Path) -> dict[Key, Judgement]:
-    """{what names the mutant: what was found}; empty without the file."""
+    """{key of the mutant: its judgement}; empty without the file. BadJudgement if it cannot be read."""
     if not path.is_file():
         return {}
     try:

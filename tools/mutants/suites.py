@@ -1,5 +1,5 @@
-"""What a mutant meets: units of the crash tiers, the checks of `flashfs check`, fast tests. Each is an item that passes
-or says why not, in this process."""
+"""The items that mutants run: units of the crash tiers, the checks of `flashfs check`, fast tests. Each runs in this
+process, and passes or reports why not."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from itertools import islice
 from typing import Any
 
 SEED = 1
-#: how many units of each tier on each FTL: `every` counts them out, the words' length being one
+#: how many units of each tier on each FTL
 UNITS = {"sweep": 8, "every": 60, "random": 60, "host": 60, "faults": 40}
 UNITS_ELSE = 8  #: of a tier that is not named above
 BOUND = 1
 TESTS = ("tests/engine", "tests/ftl", "tests/nandimg", "tests/crash", "tests/spec", "tests/fuzz/test_images.py")
-#: these are campaigns themselves, plant bugs of their own, or compile
+#: these are campaigns themselves, plant bugs, or compile
 LEFT_OUT = ("tests/crash/test_sweep.py", "tests/crash/test_planted.py", "tests/crash/test_conformance.py",
             "tests/crash/test_kill.py", "tests/crash/test_kill_databases.py",
             "tests/crash/test_kill_files.py")  # fmt: skip
@@ -22,8 +22,8 @@ LEFT_OUT = ("tests/crash/test_sweep.py", "tests/crash/test_planted.py", "tests/c
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing to meet. ``run`` returns what is wrong, or ''; it may also raise, die or never end. ``source`` is the
-    file that says what it does, if there is one of its own."""
+    """One item. ``run`` returns what is wrong, or ''; it may also raise, die or never end. ``source`` is the file of
+    its code, if it has one of its own."""
 
     suite: str
     name: str
@@ -36,7 +36,7 @@ class Item:
 
     @property
     def family(self) -> str:
-        """What it has in common with its like: the test without its parameters, the tier and FTL without the number."""
+        """The test without its parameters, or the tier and FTL without the number."""
         if self.suite == "crash":
             return self.id.rpartition(" ")[0]
         return self.id.partition("[")[0]
@@ -47,7 +47,7 @@ def crash_items() -> Iterator[Item]:
     from flashfs.ftl import SCHEMES
 
     for ftl in SCHEMES:
-        tiers.presets_for(ftl)  # before anything is spoilt
+        tiers.presets_for(ftl)  # before a mutant is chosen
         tiers.presets_for(ftl, (*tiers.TINY, tiers.CROWDED))
         for tier in tiers.TIERS:
             row = tiers.units(tier, ftl, SEED, BOUND)
@@ -79,7 +79,7 @@ def _check(check: Any, setting: Any) -> str:
 
 
 def test_items(session: Any) -> Iterator[Item]:
-    """Those that pytest collected."""
+    """The tests that pytest collected."""
     for item in session.items:
         yield Item("tests", item.nodeid, lambda item=item: _test(item), str(item.path))  # type: ignore[misc]
 

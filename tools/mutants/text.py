@@ -1,4 +1,4 @@
-"""A source as text: where its statements begin and end, which Cython's tree does not say."""
+"""A source as text: where its statements begin and end, which Cython's tree does not have."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Text:
         return self.between(statement.start, statement.end)
 
     def mutated(self, kind: str, start: Place, before: str, after: str) -> list[str]:
-        """All lines, changed as a mutant of that kind changes what is at ``start``."""
+        """All lines, with the change of a mutant of that kind at ``start``."""
         if kind == "condition":
             end = self.condition(start)[1]
         elif kind == "drop":
@@ -75,7 +75,7 @@ class Text:
         return [*self.lines[:first], line, *self.lines[last + 1 :]]
 
     def condition(self, place: Place) -> tuple[Place, Place]:
-        """From where to where the condition goes that begins at ``place``, or whose `if` or `while` does; or, of an
+        """The span of the condition that begins at ``place``, or whose `if` or `while` does, or, in
         `x if condition else y`, whose x does."""
         words = self.at(place).words
         here = next(i for i, word in enumerate(words) if word.start >= place)

@@ -1,12 +1,12 @@
 """The kill tier: the real daemon under a file system on a loop device, killed again and again.
 
-In each round a writer works on the file system, the daemon under it ends by SIGKILL, and what the writer had been told
-was durable must be there once the image is mounted again. All rounds are on one small image, which so ages: cleaning is
-always under way. The seed fixes what is written and when the daemon is meant to die, as far as a clock can; the image
-as a kill left it is kept when something was lost.
+In each round a writer works on the file system, the daemon under it ends by SIGKILL, and everything that was
+acknowledged to the writer as durable must be there after the image is mounted again. All rounds use one small image,
+which ages that way: cleaning is always under way. The seed fixes what is written and, as far as a clock can, when the
+daemon dies. If something was lost, the image is kept as the kill left it.
 
-`filesystems` says on what; a `workload` is a writer with its judge (`files`, `sqlite`, `fio`); `lives` ends the daemon;
-the `bench` holds the image and the mounts.
+`filesystems` has the file systems and their chips; a `workload` is a writer with its judge (`files`, `sqlite`,
+`remapped`, `fio`); `daemon_lives` ends the daemon; the `bench` holds the image and the mounts.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ WRITERS: dict[str, type[Workload]] = {
     "sqlite-remap": SqliteRemap,
     "fio": Fio,
 }
-EXPECTED = (FlashfsError, OSError, subprocess.SubprocessError)  #: what ends a run and is reported
+EXPECTED = (FlashfsError, OSError, subprocess.SubprocessError)  #: errors that end a run and are reported as its failure
 FAMILIES = {"sqlite": ("sqlite-delete", "sqlite-wal")}  #: names that stand for several writers
 
 
 @dataclass(frozen=True, slots=True)
 class KillFailure:
-    """What a round lost, and the command that does it again."""
+    """What a round lost, and the command that replays it."""
 
     why: str
     replay: str
@@ -73,9 +73,9 @@ class KillFailure:
 @dataclass(slots=True)
 class KillResult(Result):
     """One scheme under one writer on one file system. ``cuts`` are the rounds survived; ``chosen`` of them ended at a
-    chosen operation. ``recoveries_killed`` are the deaths before a writer began: in a recovery, or in the replay of the
-    journal and the checks behind it. ``aimed`` are the rounds whose kill came where the writer wanted it, None if it
-    does not say where; ``options`` were the same in all lives."""
+    chosen operation. ``recoveries_killed`` counts the deaths before a writer began: in a recovery, in the replay of the
+    journal or in the checks after it. ``aimed`` counts the rounds whose kill came where the writer wanted it, None for
+    a writer without such a place; ``options`` were the same in all lives."""
 
     fs: str = ""
     writer: str = ""
@@ -103,7 +103,7 @@ class KillResult(Result):
 
 
 def writers(names: Iterable[str]) -> list[str]:
-    """The writers that these names stand for; UsageError if there is none of that name."""
+    """The writers that these names stand for; UsageError for an unknown name."""
     out: list[str] = []
     for name in names:
         if name not in WRITERS and name not in FAMILIES:
@@ -113,7 +113,7 @@ def writers(names: Iterable[str]) -> list[str]:
 
 
 def benches(systems: Iterable[str], names: Iterable[str]) -> list[tuple[str, str]]:
-    """(file system, writer) of each campaign. Writers that need no file system are in one, on ``none``."""
+    """(file system, writer) of each campaign. A writer that needs no file system has a single one, on ``none``."""
     of = writers(names)
     over = [(system, one) for system in systems for one in of if not WRITERS[one].bare]
     return [*over, *((NONE.name, one) for one in of if WRITERS[one].bare)]
@@ -152,7 +152,7 @@ def check_machine(fs: str, writer: str = "files") -> None:
 
 
 def warm_up(ftl: str) -> None:
-    """Import what each daemon would import: they are forked, and start in a tenth of the time so."""
+    """Import what each daemon would import: daemons are forked, so they start in a tenth of the time."""
     import trio  # noqa: F401
 
     import flashfs.device  # noqa: F401
@@ -165,8 +165,8 @@ def run(
     ftl: str, seed: int, rounds: int, *, fs: str = "ext4", writer: str = "files",
     options: Mapping[str, str] | None = None, progress: Callable[[int], None] = lambda done: None,
 ) -> KillResult:  # fmt: skip
-    """``rounds`` kills of one daemon after the other on one image; ends at the first loss. ``options`` of the FTL are
-    the same in all lives. ``progress`` hears how many were survived."""
+    """Kill ``rounds`` daemons in a row on one image; ends at the first loss. The ``options`` of the FTL are the same in
+    all lives. ``progress`` gets the number of rounds survived."""
     check_machine(fs, writer)
     check_options(ftl, options or {})
     result = KillResult(ftl, "kill", seed, fs=fs, writer=writer, options=options or {})

@@ -1,4 +1,4 @@
-"""One image and what is mounted on it, through any number of the daemon's lives."""
+"""One image and what is mounted on it, over any number of the daemon's lives."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from flashfs.ftl import scheme
 from flashfs.fuse import daemon, file_systems, loop, mounts
 from nandimg import Cut, image
 
-PLANNED_S = 1.0  #: how long a planned cut is waited for; then the daemon is killed as it stands
-RECOVERY_KILLED = 0.15  #: of all recoveries, how many are killed at a random moment
-RECOVERY_S = 0.03  #: which comes so soon at the latest
-DYING_S = 1.0  #: from the errors of a dying daemon's mount to its end, at most
+PLANNED_S = 1.0  #: longest wait for a planned cut; then the daemon is killed wherever it is
+RECOVERY_KILLED = 0.15  #: share of recoveries that are killed at a random moment
+RECOVERY_S = 0.03  #: latest such moment
+DYING_S = 1.0  #: longest time from the first error of a dying daemon's mount to its end
 COPY_BYTES = 1 << 20
 FILL_BYTE = b"\xa5"
 
@@ -32,7 +32,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Bench:
-    """The image, its mounts and its loop device, all by the ids that were made here."""
+    """The image, its mounts and its loop device; only what was made here is touched."""
 
     def __init__(
         self, folder: Path, ftl: str, fs: FileSystem, rnd: random.Random, work: Callable[[Bench], Workload],
@@ -49,7 +49,7 @@ class Bench:
         self.life: Life | None = None
         self.loop: Path | None = None
         self.writer: subprocess.Popen[str] | None = None
-        self.tries = 0  #: at settling what the last kill under the writer left
+        self.tries = 0  #: calls of ``settle`` since the last kill under the writer
         self.rounds = self.chosen = self.recoveries_killed = 0
         for made in (self.device, self.root):
             made.mkdir()
@@ -79,7 +79,7 @@ class Bench:
         self.sync()
 
     def make(self) -> None:
-        """The file system."""
+        """Make the file system."""
         if not self.work.bare:
             file_systems.mkfs(*self.fs.make, str(self.loop), what=f"making {self.fs.name} on {self.loop}")
 
@@ -92,7 +92,7 @@ class Bench:
         self.rounds += 1
 
     def end(self) -> None:
-        """What the last kill left, and then the whole image, offline."""
+        """Judge what the last kill left, then check the whole image offline."""
         self.tries = 0
         while not self.settle(last=True):
             self.take_down()
@@ -107,7 +107,7 @@ class Bench:
     # --- from a kill to a file system that is judged and durably settled
 
     def settle(self, last: bool = False) -> bool:
-        """Recover, check, judge. False if the daemon died of its planned cut meanwhile: then all of it comes again."""
+        """Recover, check, judge. False if the daemon died of its planned cut meanwhile: then call it again."""
         copy(self.image, self.again if self.tries else self.crashed)
         self.tries += 1
         if self.rnd.random() < RECOVERY_KILLED:
@@ -123,7 +123,7 @@ class Bench:
                 self.check()
             self.work.judge()
             self.sync()
-            self.operations()  # the daemon answers: so it is not its death that let the sync return
+            self.operations()  # raises if the daemon is dead: a sync may return because of its death
             self.work.settled()
             self.work.prepare()
             self.sync()
@@ -136,7 +136,7 @@ class Bench:
             return False
 
     def check(self) -> None:
-        """The journal is replayed by now: the file system's own checker must be content, and the ballast as it was."""
+        """After the journal's replay: the file system's checker must find nothing, and the ballast must be intact."""
         if self.work.bare:
             return
         mounts.umount(self.root)
@@ -151,7 +151,7 @@ class Bench:
                 raise Lost(f"ballast{i} is not what was written before the first round")
 
     def recover_and_die(self) -> None:
-        """A recovery that is killed at a random moment, unless it is faster."""
+        """Run a recovery and kill it at a random moment, unless it ends first."""
         child = os.fork()
         if child == 0:
             try:
@@ -175,7 +175,7 @@ class Bench:
         )  # fmt: skip
         self.wait(life, PATIENCE_S, self.work.began)
         self.wait(life, PLANNED_S if life.cut else self.rnd.uniform(*self.work.life_s))
-        # A writer hears of the daemon's death a little before it is a fact.
+        # A writer may see errors of a dying daemon shortly before its process has ended.
         by_itself = self.writer.poll() is not None and not life.over(DYING_S if life.cut else 0)
         self.chosen += life.over() and life.cut is not None
         if life.over() and life.cut is None:
@@ -193,7 +193,7 @@ class Bench:
         self.work.read_log()
 
     def wait(self, life: Life, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-        """Until so much time is over, the daemon dead, or the writer at its end; or it is as ``until`` wants it."""
+        """Wait until ``seconds`` have passed, the daemon or the writer has ended, or ``until()`` is true."""
         end = time.monotonic() + seconds
         assert self.writer is not None
         while self.writer.poll() is None and not until():
@@ -204,11 +204,11 @@ class Bench:
     # --- mounts
 
     def put_up(self, cut: Cut | None) -> Life | None:
-        """flashfs mount, whose chip loses its power at ``cut``; None if that was in the recovery."""
+        """Mount the image with a daemon that dies at ``cut``; None if it died in the recovery."""
         options = {"checkpoint_every": self.rnd.choice(("0", "0", "1000", "5000"))}
         options |= {name: str(self.rnd.choice(values)) for name, values in scheme(self.ftl).varied.items()}
         options |= self.options
-        sync = self.rnd.choice(("flush", "none", "none"))  # who is killed is the daemon: either keeps what was flushed
+        sync = self.rnd.choice(("flush", "none", "none"))  # only the daemon is killed: both keep what was flushed
         faults = (f"cut={cut.at}:{cut.shape}",) if cut else ()
         self.life = mount(
             daemon.Request(
@@ -227,7 +227,7 @@ class Bench:
             mounts.run("mount", "-t", self.fs.name, str(self.loop), str(self.root), what=f"mounting {self.loop}")
 
     def sync(self) -> None:
-        """All of this file system, and nothing else of the machine."""
+        """Sync this file system (or `disk`), and nothing else of the machine."""
         if self.work.bare:
             with (self.device / "disk").open("r+b", buffering=0) as disk:
                 os.fsync(disk.fileno())
@@ -241,7 +241,7 @@ class Bench:
             os.close(folder)
 
     def operations(self) -> int:
-        """What the chip has done in this life, in the units of a cut; nearly, if it has no fault to count for."""
+        """Operations of the chip in this life, as a cut counts them; without a fault filter, about as many."""
         stats = json.loads((self.device / "stats.json").read_text())
         return int(stats.get("operations", stats["nand"]["program"] + stats["nand"]["erase"]))
 
@@ -251,7 +251,7 @@ class Bench:
         return int(Path("/sys/block", self.loop.name, "stat").read_text().split()[4])
 
     def close(self, life: Life) -> None:
-        """A clean end: everything unmounted, the image checkpointed."""
+        """End cleanly: everything is unmounted, the image checkpointed."""
         if not self.work.bare:
             mounts.umount(self.root)
             assert self.loop is not None
@@ -263,7 +263,7 @@ class Bench:
             raise Lost(f"the daemon's clean end: {done.warnings[0]}")
 
     def take_down(self) -> None:
-        """The corpse: its file system, its loop device, its mount."""
+        """Remove what a dead daemon left: the file system's mount, the loop device, the daemon's mount."""
         if self.life is not None:
             self.life.bury()
             self.life = None
@@ -275,8 +275,8 @@ class Bench:
         mounts.clear_corpse(self.device)
 
     def clean_up(self) -> None:
-        """Whatever happened: nothing of ours is left, and the image is closed cleanly if the daemon still lives."""
-        with ExitStack() as steps:  # in reverse order, each whatever the others did
+        """Leave no mount, loop device or process; close the image cleanly if the daemon still lives."""
+        with ExitStack() as steps:  # in reverse order, each even if another one raises
             steps.callback(self._bury)
             steps.callback(self._unmount_device)
             steps.callback(self._detach)
@@ -313,7 +313,7 @@ class Bench:
 
 
 def copy(source: Path, target: Path) -> None:
-    """The bytes of one file over those of another, which keeps the disk blocks that it has."""
+    """Copy a file over another one, which keeps its disk blocks."""
     buffer = memoryview(bytearray(COPY_BYTES))
     target.touch()
     with source.open("rb", buffering=0) as reading, target.open("r+b", buffering=0) as writing:

@@ -1,4 +1,4 @@
-"""The daemon's lives: one process each, from its mount to its SIGKILL; and at what moment that is to come."""
+"""The daemon's lives: one process each, from its mount to its SIGKILL; and the choice of the moment for that."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PATIENCE_S = 60.0
 
 
 class Lost(FlashfsError):
-    """Something that was acknowledged is not there, or the file system is not sound, or the daemon failed by itself."""
+    """Something acknowledged is not there, the file system is damaged, or the daemon ended by itself."""
 
 
 @contextmanager
 def adopting() -> Iterator[None]:
-    """Inside, the daemons that are started here become children of this process when their parents end: only then
-    can it learn how one died, and no zombie is left where the first process reaps none."""
+    """Inside, daemons started here become children of this process when their parents end. This process can then learn
+    how they died, and no zombie is left on machines whose first process reaps none."""
     libc = ctypes.CDLL(None, use_errno=True)
     before = ctypes.c_int()
     libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
@@ -39,7 +39,7 @@ def adopting() -> Iterator[None]:
 
 
 class Life:
-    """One daemon, which serves a mount; ``cut`` is the operation that it will not survive, if it was given one."""
+    """One daemon, which serves a mount; ``cut`` is its planned cut, or None."""
 
     def __init__(self, pid: int, cut: Cut | None) -> None:
         self.pid = pid
@@ -52,13 +52,13 @@ class Life:
         return self.reaped or bool(readable(self._descriptor, timeout_s=timeout_s))
 
     def kill(self) -> None:
-        """SIGKILL, and its end. Lost if it had ended before, of itself."""
+        """Send SIGKILL and wait for the end. Lost if it had ended by itself before."""
         if not self.over():
             signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
         self.bury()
 
     def bury(self) -> None:
-        """Wait for the end, and see that it was a SIGKILL: the planned cut, or ours."""
+        """Wait for the end; Lost unless it was a SIGKILL: the planned cut's or ours."""
         if not self.reaped:
             must_be_killed(self._reap())
 
@@ -76,45 +76,45 @@ class Life:
 
 
 def reap(pid: int) -> int:
-    """How a daemon ended: its exit code, or minus a signal."""
+    """How a daemon ended: its exit code, or minus its signal."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def must_be_killed(ended: int) -> None:
-    """Lost unless SIGKILL was a daemon's end."""
+    """Lost unless the daemon ended by SIGKILL."""
     if ended != -signal.SIGKILL:
         how = f"by signal {-ended}" if ended < 0 else f"with exit code {ended}"
         raise Lost(f"the daemon ended by itself {how}")
 
 
 class Moments:
-    """When the next life is to end: at an operation, or at a moment that a clock decides.
+    """When the next life ends: at a flash operation, or at a moment by the clock.
 
-    Half and half, because they see different things: a chosen operation can be torn in the middle, and reaches the
-    recovery and the journal's replay, which are over in a few milliseconds; a random moment falls between any two
+    About half each, because they find different faults: a chosen operation can be torn in the middle, and can lie in
+    the recovery or the journal's replay, which take only a few milliseconds; a random moment falls between any two
     instructions, such as the write of a page's data and that of its record.
     """
 
     AT_RANDOM, EARLY = 0.45, 0.12  #: of all lives: no cut planned; a cut planned before the writer begins
-    REACH = 3.0  #: cuts under the writer come up to so many powers of ten operations after it began
+    REACH = 3.0  #: cuts under the writer come up to 10 ** REACH operations after it began
 
     def __init__(self, rnd: random.Random) -> None:
         self.rnd = rnd
         self.before = 0  #: operations of the last life until its writer began: recovery, replay, checks
 
     def plan(self) -> Cut | None:
-        """The cut of the next life, or None: then it is killed at random."""
+        """The cut of the next life; None: it is killed at a random moment."""
         draw, shape = self.rnd.random(), self.rnd.choice(SHAPES)
         if draw < self.AT_RANDOM:
             return None
         if draw < self.AT_RANDOM + self.EARLY and self.before:
             return Cut(self.rnd.randint(1, self.before), shape)
-        # Even over the orders of magnitude: the first operations of a writer are as likely as all the later ones.
+        # Uniform in the logarithm: each order of magnitude of operations is as likely as any other.
         return Cut(self.before + round(10 ** self.rnd.uniform(0, self.REACH)), shape)
 
 
 def mount(request: daemon.Request, cut: Cut | None) -> Life | None:
-    """A daemon for ``request``, or None if it died of its cut before it was ready."""
+    """Start a daemon for ``request``; None if it died of its cut before it was ready."""
     try:
         return Life(daemon.mount(request).pid, cut)
     except daemon.NotMounted as error:

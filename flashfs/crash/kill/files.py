@@ -10,12 +10,12 @@ from typing import Any
 from flashfs.crash.kill.workload import PYTHON, Lost, Workload
 from flashfs.crash.kill.writers import files as writer
 
-Record = list[int]  #: [generation, size]: what a file's bytes are made of
+Record = list[int]  #: [generation, size], which determine a file's bytes
 content = lru_cache(maxsize=128)(writer.content)
 
 
 class Files(Workload):
-    """``files`` is what was settled or acknowledged since, ``pending`` the change under way at the kill."""
+    """``files`` is what was settled, or acknowledged since; ``pending`` is the change under way at the kill."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -39,14 +39,14 @@ class Files(Workload):
                 self.pending = line
                 continue
             self.generation = line["done"]
-            if not line["up"]:  # said by a file system that was gone: still under way, and nothing came after it
+            if not line["up"]:  # acknowledged by a file system that was shut down: still under way, and the last change
                 break
             self.pending = None
             if line["gone"]:
                 del self.files[line["gone"]]
             if line["name"]:
                 self.files[line["name"]] = line["record"]
-        self.generation += 1  # the one under way is never made again
+        self.generation += 1  # the generation under way is not reused
 
     def settled(self) -> None:
         self.files, self.pending = self.found, None
@@ -54,7 +54,7 @@ class Files(Workload):
     # --- the judge
 
     def judge(self) -> None:
-        """Every file as acknowledged; the one that was being changed old or new."""
+        """Every file must be as acknowledged; the one that was being changed, old or new."""
         self.found = dict(self.files)
         pending = self.pending
         touched = {pending["name"], pending.get("to")} if pending else set()
@@ -83,7 +83,7 @@ class Files(Workload):
         return record is not None and (self.root / name).read_bytes() == self.meant(record)
 
     def judge_pending(self, change: dict[str, Any]) -> None:
-        """The change that was under way: before or after. A file that is neither is taken away for the next round."""
+        """Judge the change that was under way. A file that is neither old nor new is removed for the next round."""
         name, kind = change["name"], change["kind"]
         old, new = self.files.get(name), change.get("meant")
         path = self.root / name
@@ -106,7 +106,7 @@ class Files(Workload):
             self.found.pop(name, None)
 
     def judge_renaming(self, name: str, to: str) -> None:
-        """At one of the two places, and the other as if nothing had been."""
+        """The file must be under exactly one of the two names, with the other as before or after the rename."""
         record = self.files[name]
         there = [n for n in (name, to) if (self.root / n).exists() and self.is_it(n, record)]
         if len(there) != 1:
@@ -143,5 +143,5 @@ def differs(data: bytes, meant: bytes) -> str:
 
 @lru_cache(maxsize=4)
 def blocks(data: bytes) -> tuple[bytes, ...]:
-    """In the units in which a page is old or new."""
+    """The data in blocks; each block is old or new as a whole."""
     return tuple(data[at : at + writer.BLOCK_BYTES] for at in range(0, len(data), writer.BLOCK_BYTES))

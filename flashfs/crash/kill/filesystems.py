@@ -1,4 +1,4 @@
-"""The file systems of the kill tier: on what chip, how they are made, and who says whether one is sound."""
+"""The file systems of the kill tier: their chips, and the commands that make and check them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:
-    """``make`` and ``check`` are commands that a device is added to; ``check`` changes nothing and ends with 0 if all
-    is well. ``ballast`` files of 1 MiB are written once and stay: cold data that cleaning has to move."""
+    """``make`` and ``check`` are commands to which the device is appended; ``check`` changes nothing and ends with 0 if
+    the file system is sound. ``ballast`` files of 1 MiB are written once and stay: cold data that cleaning moves."""
 
     name: str
     package: str
@@ -23,15 +23,15 @@ class FileSystem:
 
 
 def chip(mib: int) -> Geometry:
-    """A chip that exports so many MiB and has an eighth more: as little as a real one has."""
+    """A chip that exports so many MiB, with 12.5 % over-provisioning: as little as a real SSD has."""
     return Geometry.sized(mib * MIB, op=0.125, pages_per_block=64, channels=2, dies=4)
 
 
-#: of a writer that works on `disk` itself
+#: for a writer that works on `disk` itself
 NONE = FileSystem("none", "", chip(64), 0, (), ())
 
-# Each is as small as its file system goes, so that cleaning is always under way. All that the chip exports is written
-# before the file system is made, and nothing is discarded: no page is ever free of charge.
+# Each chip is as small as its file system allows, so that cleaning is always under way. The bench writes all of the
+# device before it makes the file system, and nothing is discarded, so no page is free.
 FILE_SYSTEMS: dict[str, FileSystem] = {
     fs.name: fs
     for fs in (

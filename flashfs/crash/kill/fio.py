@@ -1,19 +1,19 @@
 """fio, which numbers its writes and verifies them itself.
 
-What may be asserted. fio's own means against power cuts is its *verify state*: when a job ends by an error (here: the
-device is gone), it saves how many writes were issued and which completed last, and a later run of the same job with
+What can be checked: fio's tool against power cuts is its *verify state*. When a job ends by an error (here: the
+device is gone), it saves how many writes were issued and which completed last. A later run of the same job with
 ``--verify_only --verify_state_load`` goes through the same writes in the same order and stops at the first one that was
 not seen to complete. A completed write is durable only if the job makes it so: with ``--fsync=1`` the last write
-completes before its fsync does, and the state would claim one write too many. With ``--sync=1`` (O_SYNC) a write does
-not complete before it is durable, so that the state is just what was acknowledged.
+completes before its fsync does, and the state would claim one write too many. With ``--sync=1`` (O_SYNC) a write
+completes only when it is durable, so the state is exactly what was acknowledged.
 
-Three things had to be seen to. fio 3.33 does not tell a block that an earlier run wrote from one of this run (its
-header names the offset, and the seed in it is not compared), so that a lost write would go unseen: each run is given a
-file full of a filler that fio does not take for its own. A file that is too short would be laid out anew by the
-verifying run, over the evidence: the size is looked at first. And the verifying run has a depth of one whatever the
-writing run had, because it counts the reads that were done, not those issued, and would go too far otherwise.
+Three pitfalls are avoided. fio 3.33 does not distinguish a block that an earlier run wrote from one of this run (its
+header has the offset, and the seed in it is not compared), so a lost write would not be detected: each run starts with
+a file full of a filler that fio does not accept as its own. The verifying run would lay out a file that is too short
+again, over the evidence: the size is checked first. And the verifying run has a depth of one whatever the writing run
+had, because it counts the reads that were done, not those issued, and would go too far otherwise.
 
-What was not acknowledged is judged here, block by block: the filler, or a whole block of fio's at its own place.
+Blocks that were not acknowledged are judged here: each is the filler, or a whole block of fio's at its own offset.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MANNERS = (("--ioengine=psync", "--direct=0"), ("--ioengine=libaio", "--direct=1
 
 
 class Fio(Workload):
-    """One job a round, which overwrites a file's blocks in random order, each of them durably."""
+    """One job per round, which overwrites a file's blocks in random order, each durably."""
 
     packages = (("fio", "fio"),)
     checked_every = 5
@@ -51,11 +51,11 @@ class Fio(Workload):
         self.file = self.root / "fio"
         self.state = self.folder / f"local-{self.JOB}-0-verify.state"
         self.rnd = random.Random(f"fio {self.seed}")
-        self.number = 0  #: of the run, and so of its random numbers; 0: there is nothing to judge
+        self.number = 0  #: of the run, also its random seed; 0: there is nothing to judge
         self.writes_before = 0
 
     def job(self, *how: str) -> list[str]:
-        """The same writes in the same order, whatever is done with them."""
+        """A command for the same writes in the same order; ``how`` are the options for what to do with them."""
         return [
             "fio", f"--name={self.JOB}", f"--filename={self.file}", f"--size={FILE_BYTES}", "--rw=randwrite",
             f"--bs={BLOCK_BYTES}", "--verify=crc32c", f"--randseed={self.number}", f"--aux-path={self.folder}",
@@ -72,21 +72,21 @@ class Fio(Workload):
         return self.writes() >= self.writes_before + 8
 
     def gave_up(self, code: int, said: str) -> str | None:
-        """0 if all was written, 1 after an error of the device; a signal is fio's own fault."""
+        """fio ends with 0 if all was written, with 1 after an error of the device; anything else is a failure."""
         return None if code in (0, 1) else super().gave_up(code, said)
 
     def read_log(self) -> None:
-        """The log is the verify state; without one, fio was gone before it could write anything."""
+        """The log is the verify state; without one, fio ended before it could save it."""
 
     def judge(self) -> None:
-        """fio looks for what was acknowledged, we look at the rest."""
+        """Check every block here, and have fio verify the acknowledged writes."""
         if self.number:
             self.judge_blocks()
             if self.state.exists():
                 self.verify()
 
     def prepare(self) -> None:
-        """The filler, durably."""
+        """Write the filler, durably."""
         with self.file.open("r+b" if self.file.exists() else "xb") as file:
             file.write(filler(self.seed) * (FILE_BYTES // BLOCK_BYTES))
             file.flush()
@@ -102,7 +102,7 @@ class Fio(Workload):
             raise Lost(f"fio, of {issued(self.state)} writes: {' '.join((done.stderr + done.stdout).split())[:300]}")
 
     def judge_blocks(self) -> None:
-        """Every block is the filler, or one that fio wrote whole and in its place."""
+        """Every block must be the filler, or one that fio wrote whole at this offset."""
         data = self.file.read_bytes()
         if len(data) != FILE_BYTES:
             raise Lost(f"fio's file has {len(data)} of {FILE_BYTES} bytes, and was never made shorter")
@@ -114,13 +114,13 @@ class Fio(Workload):
 
 
 def filler(seed: str) -> bytes:
-    """A block that is none of fio's."""
+    """A block that fio did not write."""
     return random.Random(f"filler {seed}").randbytes(BLOCK_BYTES)
 
 
 def is_whole(block: bytes, offset: int) -> bool:
-    """Whether fio wrote this block at this offset, all of it: its header, and the CRC-32C of what follows (which fio
-    leaves without the inversion at the end)."""
+    """Whether fio wrote this whole block at this offset: checks its header, and the CRC-32C of what follows (which fio
+    stores without the final inversion)."""
     magic, _, length, _, where, *_ = HEADER.unpack_from(block)
     (crc,) = struct.unpack_from("<I", block, HEADER.size)
     payload = block[HEADER.size + 4 :]
@@ -128,5 +128,5 @@ def is_whole(block: bytes, offset: int) -> bool:
 
 
 def issued(state: Path) -> int:
-    """How many writes a verify state speaks of."""
+    """The number of writes issued that a verify state has."""
     return int(struct.unpack_from("<Q", state.read_bytes(), STATE_ISSUED_AT)[0])

@@ -19,19 +19,19 @@ from flashfs.crash.kill.writers.files import log_lines
 from flashfs.errors import FlashfsError
 
 EXAMPLE = "sqlite_wal"
-REMAPS_MOST = 500  #: the page that is waited for is one of so many: in one of the first checkpoints
+REMAPS_MOST = 500  #: the kill comes at one of the first so many remapped pages: in one of the first checkpoints
 PACES = ("park", "slow", "run")
 
 
 def needs() -> None:
-    """Raise unless there is a VFS to work with."""
+    """FlashfsError unless apsw and the example VFS are installed."""
     if find_spec("apsw") is None:
         raise FlashfsError("crash kill --writer sqlite-remap needs apsw: pip install apsw")
     folder()
 
 
 def folder() -> Path:
-    """Where the example is: in a checkout, or where an installation has the examples."""
+    """The folder of the example, in a checkout or an installation; FlashfsError if it is in neither."""
     places = (Path(flashfs.__file__).parents[1] / "examples", Path(sys.prefix) / "share/doc/flashfs/examples")
     for place in places:
         if (place / f"{EXAMPLE}.py").exists():
@@ -40,7 +40,7 @@ def folder() -> Path:
 
 
 def example() -> Any:
-    """The module."""
+    """The example's module."""
     place = str(folder())
     if place not in sys.path:
         sys.path.append(place)
@@ -48,8 +48,8 @@ def example() -> Any:
 
 
 class SqliteRemap(Sqlite):
-    """The transactions of the others. The database is examples/sqlite_wal.py's: a checkpoint remaps each page from the
-    log to its place. In each life the writer is killed once it remapped a page that chance chose."""
+    """The transactions of the other SQLite writers, on the database of examples/sqlite_wal.py: a checkpoint remaps each
+    page from the log to its place. In each life the daemon is killed after a randomly chosen page was remapped."""
 
     mode = "WAL"
     bare = True
@@ -116,7 +116,7 @@ class SqliteRemap(Sqlite):
 
 
 class Open:
-    """The connection, for as long as it takes; everything is let go of, and no checkpoint is made."""
+    """A context manager for the connection; closes everything at the end, without a checkpoint."""
 
     def __init__(self, work: SqliteRemap) -> None:
         self.parts = work.opened()

@@ -16,22 +16,22 @@ Model = dict[int, tuple[int, int]]  #: key -> (the transaction that wrote its ro
 
 
 class Sqlite(Workload):
-    """Transactions are numbered, and the database says which was the last: so its whole content is known, and there are
-    two that it may have: that after the last acknowledged commit, or that after the one under way."""
+    """Transactions are numbered, and the database has the number of the last, which determines its whole content. Two
+    contents are allowed: that after the last acknowledged commit, and that after the one under way."""
 
     mode = "DELETE"
-    checked_every = 10  # what is at stake here is in the database, which is judged each time
+    checked_every = 10  # the data under test is in the database, which is judged each time
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.database = self.root / "database"
-        self.last = self.found = 0  #: the last transaction that is settled; that was found
+        self.last = self.found = 0  #: the last transaction that is settled; the last that was found
         self.acknowledged = self.begun = 0
         self.model: Model = {}
         self.model_at = 0
 
     def prepare(self) -> None:
-        """The database, once; anew if the power went while it was made."""
+        """Create the database once; again if the daemon died while it was created."""
         if not self.last:
             for left in self.root.glob("database*"):
                 left.unlink()
@@ -45,7 +45,7 @@ class Sqlite(Workload):
         return [*PYTHON, writer.__file__, str(self.database), str(self.log), self.seed, self.mode, str(self.last)]
 
     def gave_up(self, code: int, said: str) -> str | None:
-        """The index of a WAL is mapped: when the device is gone, a page that is not in memory is a SIGBUS."""
+        """SIGBUS is expected: the WAL index is memory-mapped, and a page fault after the device is gone raises it."""
         return None if code == -signal.SIGBUS else super().gave_up(code, said)
 
     def read_log(self) -> None:
@@ -58,7 +58,7 @@ class Sqlite(Workload):
         self.last = self.found
 
     def judge(self) -> None:
-        """SQLite recovers the database; then all of it must be as one of the two transactions left it."""
+        """SQLite recovers the database; then all of it must be as one of the two allowed transactions left it."""
         if not self.begun:
             return  # killed before there was anything in it
         if not self.database.exists():
@@ -96,7 +96,7 @@ class Sqlite(Workload):
             raise Lost(f"after transaction {self.found}, rows {sorted(left)[:5]} are missing")
 
     def bring_model_to(self, number: int) -> None:
-        """What the database must hold after transaction ``number``."""
+        """Set ``model`` to what the database must hold after transaction ``number``."""
         if number < self.model_at:
             raise Lost(f"transaction {self.model_at} was found after a recovery, and only {number} after the next")
         for each in range(self.model_at + 1, number + 1):

@@ -1,8 +1,8 @@
-"""Crash states of a user's own workload: recorded once, cut at any place, mounted again, and judged by his own checker.
+"""Crash states of a user's workload: recorded once, cut at any place, mounted again, and judged by the user's checker.
 
-`record` runs the workload on a device whose requests go on a tape, with contents; `states` gives a prefix of the tape
-to a device that begins as the recorded one did, and takes its power; `stand` recovers what is left and mounts it, and
-the user's checker looks at the files. docs/crash-workload.md.
+`record` runs the workload on a device whose requests are written to a tape, with contents; `states` gives a prefix of
+the tape to a device that starts like the recorded one, and cuts its power; `mounted_image` recovers and mounts the
+result, and the user's checker reads the files. See docs/crash-workload.md.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to do. ``check`` looks at the files after a cut, ``fsck`` at the device once they are unmounted: one of them
-    at least. ``workload`` None: with the recording that is in ``folder``; ``folder`` None: one that is removed if
-    nothing fails. ``places`` are the words of --at, ``cuts`` how many of them at most."""
+    """What to do. The command ``check`` checks the files after a cut, ``fsck`` the device once they are unmounted; at
+    least one is given. ``workload`` None: use the recording in ``folder``. ``folder`` None: a temporary one, removed if
+    nothing fails. ``places`` are the words of --at, ``cuts`` is the most cuts to make."""
 
     check: str | None
     fsck: str | None = None
@@ -58,7 +58,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadFailure:
-    """A cut whose state the checker does not like, or that cannot be mounted; and the command that makes it again."""
+    """A cut whose state the checker rejects or that cannot be mounted, and the command that replays it."""
 
     cut: str
     mark: str
@@ -74,8 +74,8 @@ class WorkloadFailure:
 
 @dataclass(slots=True)
 class WorkloadResult(Result):
-    """``flushes``, ``marks`` and ``operations`` (of the flash) are the workload's, ``recording`` is where it is kept,
-    if it is."""
+    """``flushes``, ``marks`` and ``operations`` (of the flash) count the workload's; ``recording`` is the folder that
+    keeps the recording, None if it was removed."""
 
     fs: str = ""
     flushes: int = 0
@@ -106,11 +106,11 @@ def run(
     progress: Callable[[int, int], None] = lambda done, of: None,
     broken_off: Callable[[WorkloadResult], None] = lambda result: None,
 ) -> WorkloadResult:  # fmt: skip
-    """Record, unless there is a recording, and cut. ``settings`` and ``geometry`` are a new recording's; of an old one,
-    ``settings.ftl`` names the FTL that may be imported. ``progress`` hears how many cuts of how many are done. If an
-    error or a signal ends the run behind a failure, ``broken_off`` gets what was found, and the recording is kept.
-    FlashfsError if the workload or a check fails without a cut, or if nothing can be cut. SIGTERM and SIGHUP raise
-    SystemExit, once nothing is mounted any more."""
+    """Record, unless there is a recording, and cut. ``settings`` and ``geometry`` are those of a new recording; for an
+    old one, ``settings.ftl`` names the FTL that may be imported. ``progress`` gets the number of cuts done and of all
+    cuts. If an error or a signal ends the run after a failure, ``broken_off`` gets what was found, and the recording is
+    kept. FlashfsError if the workload or a check fails without a cut, or if nothing can be cut. SIGTERM and SIGHUP
+    raise SystemExit, after everything is unmounted."""
     started = time.perf_counter()
     for word in job.places:
         if word not in PLACES:
@@ -145,7 +145,8 @@ def run(
 
 
 def put_away(job: Job, folder: Folder, result: WorkloadResult) -> str | None:
-    """Leave what is asked for, and what a failure is replayed with; returns where that is."""
+    """Keep the recording if it was asked for, if a failure needs it for a replay, or if something is still mounted.
+    Returns its path, or None if it was removed."""
     folder.tidy()
     if job.folder is None and not result.failed and not folder.has_mounts():
         shutil.rmtree(folder.path)
@@ -154,8 +155,8 @@ def put_away(job: Job, folder: Folder, result: WorkloadResult) -> str | None:
 
 
 def recorded(folder: Folder, given: Settings) -> Settings:
-    """Those of the recording. One that came from elsewhere must not choose what is imported: UntrustedError, unless the
-    FTL is registered or the one that the user names."""
+    """The settings of the recording. UntrustedError unless its FTL is registered or the one that the user names: a
+    recording from elsewhere could otherwise import any module."""
     found, _ = folder.load()
     if found.ftl is not None and given.ftl is None:
         check_trust(folder.about, found.ftl)
@@ -167,7 +168,7 @@ def recorded(folder: Folder, given: Settings) -> Settings:
 def cut(
     job: Job, folder: Folder, settings: Settings, result: WorkloadResult, progress: Callable[[int, int], None]
 ) -> None:
-    """Each place in turn. ``result`` is filled in meanwhile: whatever ends this, it has what was found."""
+    """Cut at each place in turn. ``result`` is updated after each cut, so it is complete if an error ends this."""
     replay = Replay(folder, settings, Tape(folder, folder.load()[1]))
     if job.places == DEFAULT_PLACES:
         replay.tape.require_any()
@@ -220,7 +221,7 @@ def look(
     tell: Callable[[str, commands.Ended], None],
 ) -> None:  # fmt: skip
     """Mount the state and run the user's checks: ``check`` on its files, then, when they are unmounted and the journal
-    is empty, ``fsck`` on the device. ``tell`` hears how each ended."""
+    is empty, ``fsck`` on the device. ``tell`` is called with how each ended."""
     before = "" if cut != UNCUT else ", before any cut,"
     with mounted_image.attached(folder, settings) as device:
         with mounted_image.files(device, folder, settings) as root:

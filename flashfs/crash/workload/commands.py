@@ -1,4 +1,4 @@
-"""The user's own commands: how they are run, and what of their words is kept."""
+"""The user's own commands: how they are run, and how much of their output is kept."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from flashfs.crash.workload import interrupts
 from flashfs.errors import FlashfsError, UsageError
 
-LINES = 10  #: of its output that a failure shows
+LINES = 10  #: lines of output that a failure shows
 SHOWN_BYTES = 64 << 10
-NO_COMMAND = (126, 127)  #: what a shell ends with if it cannot run, or cannot find, a command
+NO_COMMAND = (126, 127)  #: exit codes of a shell that cannot run, or cannot find, a command
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Ended:
 
 
 def run(command: str, root: Path, variables: Mapping[str, str]) -> Ended:
-    """Run ``command`` in a shell, in the present folder. `{}` stands for ``root``: the mount point, or the device.
+    """Run ``command`` in a shell, in the current folder. `{}` stands for ``root``: the mount point, or the device.
 
-    It has a session of its own; what it leaves running there is killed, for the file system is unmounted next.
+    It has its own session; processes that it leaves there are killed, because the file system is unmounted next.
     """
     words = command.replace("{}", shlex.quote(str(root)))
     outer = {name: value for name, value in os.environ.items() if name != "FLASHFS_MARK_FILE"}
@@ -42,7 +42,7 @@ def run(command: str, root: Path, variables: Mapping[str, str]) -> Ended:
     with tempfile.TemporaryFile() as said:
         process = None
         try:
-            with interrupts.held():  # one that has been started is known
+            with interrupts.held():  # so that a process that was started is also ended
                 process = subprocess.Popen(
                     words, shell=True, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
                     start_new_session=True,

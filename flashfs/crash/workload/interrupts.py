@@ -1,4 +1,4 @@
-"""Signals that end a run: what it has mounted is taken away before they do."""
+"""Signals that end a run: everything that it mounted is unmounted first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Came:
-    """Signals are the whole process's, so there is one of these."""
+    """State of the signals. They belong to the whole process, so there is one of it."""
 
     number = 0  #: the first one
     held = 0  #: how many `held` we are in
@@ -21,8 +21,8 @@ class _Came:
 @contextmanager
 def handled() -> Iterator[None]:
     """Inside, the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt, and further ones do nothing, so that they
-    cannot cut the cleaning up short. Outside, SIGTERM and SIGHUP have become SystemExit with a shell's exit code for
-    them. One that was ignored before still is; a thread that is not the first one gets no signals."""
+    cannot interrupt the cleanup. At the end, SIGTERM and SIGHUP are turned into SystemExit with a shell's exit code for
+    them. A signal that was ignored stays ignored; in other threads than the main one this does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -44,13 +44,13 @@ def handled() -> Iterator[None]:
 
 
 def came() -> bool:
-    """Whether a signal ends the run."""
+    """Whether a signal came that ends the run."""
     return bool(_Came.number)
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Inside, which must be short, no signal interrupts; one that came is acted on at the end."""
+    """Inside, no signal interrupts; one that came is acted on at the end. Keep the body short."""
     _Came.held += 1
     try:
         yield

@@ -1,4 +1,4 @@
-"""An image, mounted down to the files on it, and everything taken away again."""
+"""Mounts an image, its loop device and its file system, and unmounts everything again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flashfs.errors import FlashfsError
 from flashfs.fuse import daemon, loop, mounts
 
 SMALL_BYTES = 16 << 20
-PATIENCE_S = 5.0  #: for what was left running to let go of the file system
+PATIENCE_S = 5.0  #: longest wait for processes that were left running to release the file system
 
 
 class Unusable(FlashfsError):
@@ -31,14 +31,14 @@ class Unusable(FlashfsError):
 
 @contextmanager
 def attached(folder: Folder, settings: Settings, *, tape: Path | None = None) -> Iterator[Path]:
-    """A loop device on the image ``folder.state``, which is recovered if it has to be; unmounted with a checkpoint."""
+    """A loop device on the image ``folder.state``, which is recovered if necessary; unmounted with a checkpoint."""
     request = daemon.Request(
         folder.state, folder.device, settings.ftl, options=settings.options, dram=settings.dram, plp=settings.plp,
         sync="none", allow_other=True, tape=tape,
     )  # fmt: skip
     for mountpoint in (folder.device, folder.root):
         mountpoint.mkdir(exist_ok=True)
-    with ExitStack() as undo:  # in reverse order, each whatever the others did
+    with ExitStack() as undo:  # in reverse order, each even if another one raises
         try:
             life = mount(request, None)
         except daemon.NotMounted as error:
@@ -53,7 +53,7 @@ def attached(folder: Folder, settings: Settings, *, tape: Path | None = None) ->
 
 @interrupts.held()
 def _end(folder: Folder, life: Life) -> None:
-    """The daemon's end; if the device cannot be unmounted, somebody still has it, and it ends all the same."""
+    """End the daemon. If the device cannot be unmounted because it is in use, the daemon is killed."""
     try:
         daemon.unmount(folder.device)
     except FlashfsError:
@@ -66,7 +66,7 @@ def _end(folder: Folder, life: Life) -> None:
 
 
 def make(device: Path, settings: Settings) -> None:
-    """The file system."""
+    """Make the file system."""
     if settings.mkfs is not None:
         commands.must_do("--mkfs", commands.run(settings.mkfs, device, {"FLASHFS_DEVICE": str(device)}))
         return
@@ -90,7 +90,7 @@ def files(device: Path, folder: Folder, settings: Settings) -> Iterator[Path]:
 
 @interrupts.held()
 def _let_go(root: Path) -> None:
-    """Unmount; FlashfsError if a command left something behind that keeps it."""
+    """Unmount; FlashfsError if something that a command left running keeps the file system busy."""
     end = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -104,12 +104,12 @@ def _let_go(root: Path) -> None:
 
 
 def clear(folder: Folder) -> None:
-    """Take away what is left when a signal came between a mount and its being noted; as far as it can be done.
+    """Remove, as far as possible, what is left if a signal came between a mount and its registration for the cleanup.
 
     A daemon that was interrupted before it was ready ends by itself: it is waited for, as a child (`adopting`)."""
     end = time.monotonic() + PATIENCE_S
     while True:
-        with suppress(FlashfsError, OSError):  # whoever ends by itself may be quicker
+        with suppress(FlashfsError, OSError):  # a daemon that ends by itself may unmount first
             if mounts.at(folder.root) is not None:
                 _let_go(folder.root)
             for device in mounts.loops_of(folder.device / "disk"):
@@ -122,7 +122,7 @@ def clear(folder: Folder) -> None:
 
 
 def _has_children() -> bool:
-    """Whether a process is left that was started here or adopted; those that have ended are reaped."""
+    """Whether a process that was started here or adopted still runs; those that have ended are reaped."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -131,15 +131,15 @@ def _has_children() -> bool:
 
 
 def tape_failed(folder: Folder) -> str | None:
-    """Why the tape of the mount breaks off, if it does."""
+    """Why the tape of the mount is incomplete, or None."""
     stats: dict[str, Any] = json.loads((folder.device / "stats.json").read_text())
     failed: str | None = stats["record"]["failed"]
     return failed
 
 
 def copy(source: Path, target: Path) -> None:
-    """A copy of an image, with its holes; one that shares its disk blocks where the disk can, unless it is small: then
-    a process takes longer than its bytes."""
+    """Copy an image with its holes. The copy shares its disk blocks if the disk can, unless the image is small: then
+    starting a process takes longer than copying."""
     if source.stat().st_size <= SMALL_BYTES:
         _copy_small(source, target)
         return
@@ -147,7 +147,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def _copy_small(source: Path, target: Path) -> None:
-    """The same, in this process."""
+    """As ``copy``, in this process and without sharing."""
     with source.open("rb", buffering=0) as old, target.open("wb", buffering=0) as new:
         size = os.fstat(old.fileno()).st_size
         new.truncate(size)

@@ -1,4 +1,4 @@
-"""Runs the workload once, on a device whose requests are taped; and the user's checks on what was not cut."""
+"""Runs the workload once, on a device whose requests are taped; and has the variables that commands get."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from flashfs.crash.workload.settings import Folder, Settings
 from flashfs.errors import FlashfsError
 from nandimg import Geometry, image
 
-UNCUT = "none"  #: what a checker is told of a state that was not cut
+UNCUT = "none"  #: FLASHFS_CUT of a state that was not cut
 
 
 def record(
     folder: Folder, geometry: Geometry, settings: Settings, workload: str, setup: str | None = None
 ) -> None:
-    """Make the recording: a file system on a new device, what ``setup`` puts there, unmounted cleanly; and the tape of
-    the workload after that. FlashfsError if a command fails."""
+    """Make the recording: a file system on a new device, with what ``setup`` puts there, unmounted cleanly; then the
+    tape of the workload. FlashfsError if a command fails."""
     image.create(folder.state, geometry)
     with mounted_image.attached(folder, settings) as device:
         mounted_image.make(device, settings)
@@ -39,12 +39,12 @@ def record(
 
 
 def places(root: Path, device: Path) -> dict[str, str]:
-    """What every command is told."""
+    """The environment variables of every command."""
     return {"FLASHFS_MOUNT": str(root), "FLASHFS_DEVICE": str(device)}
 
 
 def variables(folder: Folder, cut: str, marks: list[str]) -> dict[str, str]:
-    """What a checker is told too; the marks passed, all of them, are in a file as well."""
+    """The further environment variables of a checker. Also writes all marks passed to the file ``folder.marks``."""
     folder.marks.write_text("".join(f"{mark}\n" for mark in marks))
     return {
         "FLASHFS_CUT": cut,
@@ -54,5 +54,5 @@ def variables(folder: Folder, cut: str, marks: list[str]) -> dict[str, str]:
 
 
 def tape_bytes(folder: Folder) -> int:
-    """How long the tape is now. A record that is being written ends behind that."""
+    """The size of the tape now, in bytes. A record that is being written ends after that."""
     return folder.tape.stat().st_size

@@ -1,4 +1,4 @@
-"""What a recording is of: the device, the file system, the commands; and the folder that keeps it."""
+"""The settings of a recording (the device, the file system), and the folder that keeps it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from typing import Any
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.fuse import file_systems, loop, mounts
 
-#: bytes of a device if nobody says, and what mkfs is given: everything is initialised at once, so that no thread of the
-#: kernel writes beside the workload
+#: default size of the device, and the mkfs command: it initialises everything at once, so that no kernel thread writes
+#: besides the workload
 FILE_SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ext4": ("128M", ("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0")),
     "xfs": ("320M", ("mkfs.xfs", "-q", "-f")),
     "btrfs": ("256M", ("mkfs.btrfs", "-q", "-f")),
 }
-OWN_SIZE = "256M"  #: of a device on which --mkfs makes the file system
-FORMAT = 1  #: of recording.json
+OWN_SIZE = "256M"  #: default size of a device on which --mkfs makes the file system
+FORMAT = 1  #: version of recording.json
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The device and the file system on it. ``options``, ``dram`` and ``plp`` are those of every mount. ``fs`` is what
-    `mount -t` gets; ``mkfs`` a command of the user's that makes it, or None for one of ours."""
+    """The device and the file system on it. ``options``, ``dram`` and ``plp`` are those of every mount. ``fs`` is the
+    type for `mount -t`; ``mkfs`` is the user's command that makes it, or None for the one in FILE_SYSTEMS."""
 
     fs: str = "ext4"
     ftl: str | None = None
@@ -42,7 +42,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Folder:
-    """Where a recording and the states made of it are. The first three files are the recording."""
+    """The folder of a recording and of the states made from it. The first three files are the recording."""
 
     path: Path
 
@@ -61,12 +61,12 @@ class Folder:
 
     @property
     def state(self) -> Path:
-        """The image that is worked on: recorded on, or recovered and checked."""
+        """The working image: recorded on, or recovered and checked."""
         return self.path / "state.nand"
 
     @property
     def crashed(self) -> Path:
-        """A single cut's image, as the power left it."""
+        """The image as the power cut left it, if there is a single cut."""
         return self.path / "crashed.nand"
 
     @property
@@ -83,7 +83,7 @@ class Folder:
         return self.path / "files"
 
     def make(self) -> None:
-        """The folder and its mount points; UsageError if there is anything in it."""
+        """Make the folder; UsageError if it is not empty or cannot be made."""
         try:
             self.path.mkdir(exist_ok=True, mode=0o700)
             if any(self.path.iterdir()):
@@ -94,7 +94,7 @@ class Folder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """One run at a time works in a folder; FlashfsError if another one does."""
+        """Lock the folder; FlashfsError if another run has it."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,8 +105,7 @@ class Folder:
             os.close(descriptor)
 
     def tidy(self) -> None:
-        """Leave the recording and a single cut's image alone; nothing of a recording that was not finished; and what
-        could not be unmounted."""
+        """Remove everything but a finished recording, the image of a single cut, and what could not be unmounted."""
         for one in (self.state, self.marks, *(() if self.about.exists() else (self.base, self.tape))):
             one.unlink(missing_ok=True)
         for mountpoint in (self.device, self.root):
@@ -118,7 +117,7 @@ class Folder:
         return any(mounts.at(mountpoint) is not None for mountpoint in (self.device, self.root))
 
     def save(self, settings: Settings, workload: str, span: tuple[int, int]) -> None:
-        """``span``: the bytes of the tape at which the workload began and ended."""
+        """Write recording.json. ``span``: the sizes of the tape, in bytes, when the workload began and ended."""
         about = {"format": FORMAT, **asdict(settings), "workload": workload, "begin": span[0], "end": span[1]}
         self.about.write_text(json.dumps(about, indent=2) + "\n")
 
@@ -135,7 +134,7 @@ class Folder:
 
 
 def default_size(fs: str, mkfs: str | None = None) -> str:
-    """Of the device, if nobody says; UsageError for a file system that is not known here and has no ``mkfs``."""
+    """The default size of the device; UsageError for an unknown file system without a ``mkfs``."""
     if mkfs is not None:
         return OWN_SIZE
     if fs not in FILE_SYSTEMS:

@@ -1,8 +1,8 @@
 """What a power cut leaves of a recording: its requests are given to the device again, and the power goes.
 
-The device is deterministic, so each place of the tape and each flash operation is one state. What its write buffer held
-is gone; what was flushed is not; between the two, as much is there as the device had programmed by then. What another
-device might have kept instead, any part of what was not flushed, is tried by the toss of a coin.
+The device is deterministic, so each place on the tape and each flash operation is one state. The contents of its write
+buffer are lost, flushed data is kept, and of the rest the device has what it had programmed by then. Another device
+might keep any other part of the unflushed data: subsets try random parts.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from nandimg._faults import SHAPES
 PLACES = ("flushes", "marks", "end", "operations", "subsets")  #: kinds of cuts; all of a kind, or a number of them
 DEFAULT_PLACES = ("flushes", "marks", "end")
 SUBSETS = 1 << 16  #: seeds of subsets
-BY_PAGES = ("write", "trim", "zero")  #: requests of which any page may be lost
-READING = ("copy", "remap", "move")  #: requests whose effect is a matter of what was there before
+BY_PAGES = ("write", "trim", "zero")  #: requests of which each page may be lost on its own
+READING = ("copy", "remap", "move")  #: requests whose effect depends on earlier ones
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the power goes. ``flush`` and ``mark``: right behind the nth one of the workload; ``end``: right behind the
-    workload; ``operation``: at flash operation n, which is left in that shape; ``subset``: in the nth flush, or behind
-    the last one, of whose pages each is kept or lost by a coin that ``seed`` tosses."""
+    """Where the power goes. ``flush`` and ``mark``: right after the nth one of the workload; ``end``: right after the
+    workload; ``operation``: at flash operation n, which is left in that shape; ``subset``: in the nth flush (for n one
+    above their number: at the end), when each page not flushed before is kept or lost at random, by ``seed``."""
 
     kind: str
     n: int = 0
@@ -48,7 +48,7 @@ class Place:
 
     @classmethod
     def parse(cls, word: str) -> Place:
-        """The same word again; UsageError if it is none."""
+        """The inverse of ``str``; UsageError if the word is malformed."""
         head, _, tail = word.partition(":")
         if word == "end":
             return cls("end")
@@ -63,7 +63,7 @@ class Place:
 
 
 class Tape:
-    """A recording's requests, and where the workload's are among them."""
+    """The requests of a recording, and which of them are the workload's."""
 
     def __init__(self, folder: Folder, span: tuple[int, int]) -> None:
         self.records = list(write_log.read(folder.tape))
@@ -73,7 +73,7 @@ class Tape:
         self.marked = [i for i in inside if self.records[i].operation == "mark"]
 
     def require_any(self) -> None:
-        """Raise if no flush and no mark of the workload's says where to cut: FlashfsError."""
+        """FlashfsError if the workload has neither a flush nor a mark at which to cut."""
         if self.flushes or self.marked:
             return
         what = "wrote, but flushed nothing and set no mark" if self.end > self.begin else "did nothing to the device"
@@ -89,7 +89,7 @@ class Tape:
         return [bytes(self.records[i].data).decode(errors="replace") for i in self.marked if i < index]
 
     def stop(self, place: Place) -> int | None:
-        """How many records the device gets; None if an operation ends that."""
+        """The number of records that the device gets; None if a flash operation is where the power goes."""
         if place.kind in ("end", "operation"):
             return self.end if place.kind == "end" else None
         found = self.flushes if place.kind in ("flush", "subset") else self.marked
@@ -110,7 +110,7 @@ class Replay:
         self.operations = (0, 0)  #: the first and the last flash operation that are the workload's, once measured
 
     def measure(self) -> None:
-        """Learn which flash operations are the workload's."""
+        """Find out which flash operations are the workload's."""
         before = 0
 
         def note(index: int, device: Device) -> None:
@@ -126,8 +126,8 @@ class Replay:
             device.close(clean=False)
 
     def make(self, place: Place) -> list[str]:
-        """Make the state; returns the marks that had been passed. UsageError if the tape has no such place;
-        FlashfsError if the operation of one is not reached."""
+        """Make the state; returns the marks that were passed. UsageError if the tape has no such place; FlashfsError if
+        its flash operation is not reached."""
         stop = self.tape.stop(place)
         device = self._open(Cut(place.n, place.shape) if stop is None else None)
         done = 0
@@ -152,8 +152,8 @@ class Replay:
         return self.tape.marks_before(done)
 
     def make_uncut(self) -> list[str]:
-        """Make the state in which nothing was cut: all that reached the device, the unmount's requests too, and a clean
-        end. Returns all marks."""
+        """Make the state without a cut: all requests that reached the device, also those of the unmount, and a clean
+        close. Returns all marks."""
         device = self._open(None)
         self._play(device, len(self.tape.records), lambda index, device: None)
         device.close()
@@ -168,16 +168,17 @@ class Replay:
         )  # fmt: skip
 
     def _play(self, device: Device, stop: int, note: Callable[[int, Device], None]) -> None:
-        """Give the device the first ``stop`` records; ``note`` hears of each before, and of the end."""
+        """Give the device the first ``stop`` records; ``note`` is called before each, and at the end."""
         for index, record in enumerate(self.tape.records[:stop]):
             note(index, device)
             ask(device, record)
         note(stop, device)
 
     def _play_subset(self, device: Device, stop: int, seed: int) -> None:
-        """The first ``stop`` records, but of those behind the last flush among them only a part, which is made durable:
-        each page of a write or a trim, each other request, by the toss of a coin, with how fair the coin is. A copy or
-        a remapping that is kept keeps all before it: with less, its target would have data that it never had."""
+        """Give the device the first ``stop`` records, but only a random part of those after the last flush among them,
+        and make that part durable. Each page of a write or a trim, and each other request, is kept with a probability
+        that is itself random. A copy or remap that is kept keeps everything before it: otherwise its target would get
+        data that it never had."""
         rnd = random.Random(f"subset {seed}")
         share = rnd.random()
         flushes = (i + 1 for i in range(stop - 1, -1, -1) if self.tape.records[i].operation == "flush")
@@ -193,7 +194,7 @@ class Replay:
 
 
 def parts(record: write_log.Taped, page_bytes: int) -> Iterator[write_log.Taped]:
-    """A write or a trim as ones of one page each, for a page is kept or lost as a whole; anything else as it is."""
+    """Split a write or a trim at page borders, since a page is kept or lost as a whole; other requests stay whole."""
     if record.operation not in BY_PAGES:
         yield record
         return
@@ -205,7 +206,7 @@ def parts(record: write_log.Taped, page_bytes: int) -> Iterator[write_log.Taped]
 
 
 def ask(device: Device, record: write_log.Taped) -> None:
-    """One request again."""
+    """Give the device one recorded request."""
     if record.operation == "write":
         device.write(record.offset, record.data)
     elif record.operation == "flush":
@@ -225,9 +226,9 @@ def operations(device: Device) -> int:
 
 
 def choose(replay: Replay, words: list[str], cuts: int | None, seed: int) -> list[Place]:
-    """The places that ``words`` name, in the order of the tape, operations last; of more than ``cuts``, so many, drawn
-    by the seed. UsageError for a place that the recording does not have, and for none at all. ``replay`` has been
-    measured."""
+    """The places that ``words`` name, in the order of the tape, operations last. If there are more than ``cuts``, a
+    random sample of that size, by the seed. UsageError for a place that the recording does not have, and if there is
+    none. ``replay`` must have been measured."""
     rnd = random.Random(f"workload {seed}")
     taped = replay.tape
     first, last = replay.operations

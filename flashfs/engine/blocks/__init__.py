@@ -1,1 +1,1 @@
-"""Blocks: their states and streams, what a page's OOB says, and which of them cleaning may take."""
+"""Blocks: states and streams, the OOB of a page, and the index of victims for cleaning."""

@@ -1,4 +1,4 @@
-# The block pool: what each block is doing, which are free, and the words that all parts share.
+# The block pool: the state of each block, the free blocks, and constants that all parts share.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from nandimg._nand cimport PAGE_OK, PAGE_TORN, Nand
@@ -10,9 +10,9 @@ cdef extern from *:
     const uint32_t NONE "FLASHFS_NONE"     # no page; an enumerator would turn into -1 on its way to Python
 
 cdef enum:
-    OOB_ENGINE = 20          # bytes of OOB that the engine takes; a scheme's own follow
+    OOB_ENGINE = 20          # bytes of OOB that the engine uses; a scheme's own follow
 
-# What a block is doing.
+# State of a block.
 cdef enum:
     STATE_FREE = 0
     STATE_PENDING = 1        # dead, but its erase must wait for the next sync
@@ -21,7 +21,7 @@ cdef enum:
     STATE_META = 4
     STATE_BAD = 5
 
-# What a page holds. Each kind has one owner, which alone knows whether such a page is live.
+# Kind of a page. Each kind has one owner, and only the owner knows whether such a page is live.
 cdef enum:
     KIND_USER = 1
     KIND_TRANSLATION = 2
@@ -34,12 +34,12 @@ cdef enum:
 cdef enum:
     FLAG_MOVED = 1           # a copy made by cleaning: it keeps its original's sequence number
     FLAG_LAST = 2            # the descriptor that completes a checkpoint; the copy that completes a move of a group
-    FLAG_CLEAN = 4           # ... one written by a clean unmount
-    FLAG_LOST = 8            # stands for a page that could not be read when it was moved: its LPA gives EIO
+    FLAG_CLEAN = 4           # ... of a checkpoint written by a clean unmount
+    FLAG_LOST = 8            # replaces a page that could not be read when it was moved: its LPA gives EIO
     MOVES_SHIFT = 4          # the upper half of the flags: how often it was moved, modulo 16
     MOVES_MASK = 15
 
-# On whose account a flash operation is counted; CAUSE_NAMES has the names.
+# The cause under which a flash operation is counted; CAUSE_NAMES has the names.
 cdef enum:
     CAUSE_HOST = 0
     CAUSE_GC = 1
@@ -52,7 +52,7 @@ cdef enum:
     CAUSE_MOUNT = 8
     CAUSE_PAD = 9
     CAUSE_VALIDITY = 10
-    CAUSE_WEAR_SCAN = 11     # spare areas that wear levelling reads to find its victims
+    CAUSE_WEAR_SCAN = 11     # OOBs that wear levelling reads to find its victims
 
 cdef enum:
     STREAM_HOST = 0
@@ -60,33 +60,33 @@ cdef enum:
     STREAM_WEAR = 2
     STREAM_META = 3
     STREAM_MAP = 4           # translation pages, new ones and moved ones
-    STREAMS = 5              # that every device has; parts register more
+    STREAMS = 5              # number of streams that every device has; parts register more
     STREAMS_MOST = 32
 
 
 cdef inline bint runs_out(uint64_t number) noexcept nogil:
-    """Whether a sequence number is so close to the end of its 48 bits that only a lie can have brought it there: 2^40
-    more must be left to give."""
+    """Whether a sequence number is so close to the end of its 48 bits that it must be wrong: at least 2^40 must be
+    left."""
     return number >= (<uint64_t> 255 << 40)
 
 
 cdef inline bint order_runs_out(uint64_t order) noexcept nogil:
-    """The same of an order and its 40 bits: 2^32 more must be left."""
+    """The same for an order and its 40 bits: at least 2^32 must be left."""
     return order >= (<uint64_t> 255 << 32)
 
 
 cdef struct Oob:
     uint64_t seq             # 48 bits: the host write (or checkpoint) that made the page
-    uint64_t order           # 40 bits: when its block was opened
+    uint64_t order           # 40 bits: the order of its block (the pool counts opened blocks)
     uint32_t lpa
     uint32_t number          # 11 bits: number_of its page in the block, or 0
     uint8_t kind
     uint8_t flags
     uint8_t stream           # 5 bits
-    uint8_t group            # of a copy: which move of several blocks made it, counted from the last checkpoint; else 0
+    uint8_t group            # of a copy: number of its move of several blocks since the last checkpoint; else 0
 
 cdef inline uint32_t number_of(uint32_t page) noexcept nogil:
-    """What a page of a block says of where it was meant to go. 0 says nothing, and goes with any page."""
+    """The page number that an OOB stores: 11 bits of page + 1. 0 says nothing and fits any page."""
     return (page + 1) & 2047
 
 cdef inline uint32_t placed_word(uint64_t order, uint32_t number, uint8_t stream, uint8_t group) noexcept nogil:
@@ -122,12 +122,13 @@ cdef inline bint fits_number(uint32_t number, uint32_t page) noexcept nogil:
     return number == 0 or number == number_of(page)
 
 cdef inline bint is_meant_for(const uint8_t* at, uint32_t page) noexcept nogil:
-    """Whether the page with that OOB was programmed for page ``page`` of a block, as far as it says so."""
+    """Whether an OOB fits page ``page`` of a block (one without a number fits any)."""
     return fits_number(at[17] | <uint32_t> (at[18] >> 5) << 8, page)
 
 cdef inline uint8_t placed(uint8_t status, const uint8_t* at, uint32_t page) noexcept nogil:
-    """The status of page ``page`` of a block, of which that is the OOB: PAGE_TORN if it is whole, and was meant for
-    another page of a block. Every reader of an OOB must ask this; a page of another block shows by its order."""
+    """The status of page ``page`` of a block, given its OOB: PAGE_TORN if the page is whole but was programmed for
+    another page number. Every reader of an OOB must call this; a page meant for another block is recognised by its
+    order."""
     return PAGE_TORN if status == PAGE_OK and not is_meant_for(at, page) else status
 
 cdef inline uint8_t oob_kind(const uint8_t* at) noexcept nogil:
@@ -135,12 +136,13 @@ cdef inline uint8_t oob_kind(const uint8_t* at) noexcept nogil:
 
 cdef inline void oob_moved(uint8_t* at, const uint8_t* old, uint64_t order, uint32_t number, uint8_t stream,
                            uint8_t group, bint last) noexcept nogil:
-    """What cleaning stamps on a copy: the original's, moved once more, as the page with that ``number`` of another
-    block. ``group`` is the number of a move of several blocks, and ``last`` its last page."""
+    """The OOB that cleaning stamps on a copy: the original's, with its count of moves + 1 and the copy's own order,
+    ``number`` and stream. ``group`` is the number of a move of several blocks (else 0); ``last`` marks its last
+    page."""
     cdef uint64_t word = (<const uint64_t*> old)[0] & ~(<uint64_t> FLAG_LAST << 56) | (<uint64_t> FLAG_MOVED << 56)
     if last:
         word |= <uint64_t> FLAG_LAST << 56
-    (<uint64_t*> at)[0] = word + (<uint64_t> 1 << (56 + MOVES_SHIFT))  # what runs over the 64 bits is dropped
+    (<uint64_t*> at)[0] = word + (<uint64_t> 1 << (56 + MOVES_SHIFT))  # the count wraps beyond 64 bits
     (<uint32_t*> (at + 8))[0] = (<const uint32_t*> (old + 8))[0]
     (<uint32_t*> (at + 12))[0] = <uint32_t> order
     (<uint32_t*> (at + 16))[0] = placed_word(order, number, stream, group)
@@ -151,29 +153,29 @@ cdef class BlockPool:
     cdef readonly uint32_t blocks, pages_per_block, dies
     cdef uint8_t* state
     cdef uint8_t* stream
-    cdef uint8_t* blank                # never programmed since it was last erased, and known to be so
-    cdef uint8_t* stale                # free, and not erased since pages of it were moved elsewhere
-    cdef uint8_t* unproved             # open, on a checkpoint's word alone
+    cdef uint8_t* blank                # known not to be programmed since its last erase
+    cdef uint8_t* stale                # free, but not erased since its pages were moved elsewhere
+    cdef uint8_t* unproved             # open according to a checkpoint, not checked yet
     cdef uint8_t* retiring             # an operation on it failed: evacuate, then mark bad
     cdef uint32_t* next_page
     cdef uint64_t* order
-    cdef int64_t* ready_ns             # virtual time from which it may be erased
+    cdef int64_t* ready_ns             # virtual time, in ns, from which it may be erased
     cdef uint32_t* heap                # per die, free blocks by erase count
     cdef uint32_t* heap_n
     cdef uint32_t heap_room
     cdef uint32_t* pending
     cdef readonly uint32_t free_n, pending_n, bad_n, retiring_n
-    cdef uint32_t before_trims             # of the pending blocks those that died before the first trim not yet logged
+    cdef uint32_t before_trims             # pending blocks that died before the first unlogged trim
     cdef readonly uint32_t spoilt_n    # open blocks whose next page was not erased
     cdef readonly uint64_t last_order, erases_n, programs_n
-    cdef public bint numbers               # pages get a number: not in an image that was bound before they had one
+    cdef public bint numbers               # OOBs hold a page number: not in an image bound before that feature
     cdef uint32_t die_turn
     cdef readonly uint32_t erases_most     # of any block
-    cdef readonly uint32_t erased_most     # of those that were erased since the mount: nobody looked at the others
+    cdef readonly uint32_t erased_most     # of those erased since the mount
     cdef readonly tuple stream_names
     cdef readonly uint32_t streams_n
-    cdef uint8_t[32] stream_cause      # on whose account each stream opens blocks
-    cdef uint32_t[32] stream_width     # blocks that it keeps open at once, of those that parts registered
+    cdef uint8_t[32] stream_cause      # the cause under which each stream opens blocks
+    cdef uint32_t[32] stream_width     # blocks kept open at once, for streams that parts registered
     cdef int push(self, uint32_t block) noexcept nogil
     cdef uint32_t pop(self, uint32_t die) noexcept nogil
     cdef uint32_t pop_worn(self) noexcept nogil
@@ -197,5 +199,5 @@ cdef class BlockPool:
 
 
 cdef inline uint32_t number_for(BlockPool pool, uint32_t page) noexcept nogil:
-    """What a page that is programmed as page ``page`` of a block says of its place."""
+    """The number for the OOB of a page that is programmed as page ``page`` of a block."""
     return number_of(page) if pool.numbers else 0

@@ -1,7 +1,7 @@
-"""The block pool: the state of each block, the free ones by die and wear, and those whose erase waits for a sync.
+"""The block pool: the state of each block, free blocks by die and wear, and dead blocks that wait for a sync.
 
-A dead block is erased when it is next opened, not when it dies. So an erase that power interrupts hits a block that
-nobody needs and that will be erased again, and no free block is ever trusted to be blank after a crash.
+A dead block is erased when it is next opened, not when it dies. So an erase interrupted by a power cut hits a block
+without live pages, which is erased again before its next use. After a crash no free block is trusted to be blank.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -13,9 +13,9 @@ STATE_NAMES = ("free", "pending", "open", "closed", "meta", "bad")
 KIND_NAMES = {1: "user", 2: "translation", 3: "validity", 4: "checkpoint", 5: "trim", 6: "mount", 7: "pad"}
 CAUSE_NAMES = ("host", "gc", "wear", "map", "checkpoint", "trim", "recovery", "retire", "mount", "pad",
                "validity", "wear_scan")
-STREAM_NAMES = ("host", "gc", "wear", "meta", "map")  #: those that every device has
+STREAM_NAMES = ("host", "gc", "wear", "meta", "map")  #: the streams of every device
 STREAM_CAUSES = (CAUSE_HOST, CAUSE_GC, CAUSE_WEAR, CAUSE_CHECKPOINT, CAUSE_MAP)
-STREAM_BYTES = 16  #: of the name of a stream that a part registered, behind the blocks in a checkpoint
+STREAM_BYTES = 16  #: length of the name of a stream that a part registered; the names follow the blocks in a checkpoint
 STATES = {name: i for i, name in enumerate(STATE_NAMES)}
 SAVED_BYTES = 10  #: of a block in a checkpoint: u8 state (+ 128: retiring), u8 stream, u16 next page, u48 order
 
@@ -24,7 +24,7 @@ cdef enum:
 
 
 cdef class BlockPool:
-    """State of every block. ``allocate`` opens one (erasing it), ``release`` gives a dead one back."""
+    """State of every block. ``allocate`` erases and opens a free block; ``release`` takes back a dead one."""
 
     def __cinit__(self, Nand nand):
         cdef uint32_t n = nand.blocks
@@ -55,9 +55,9 @@ cdef class BlockPool:
             self.stream_cause[<int> stream] = cause
 
     def add_stream(self, str name not None, int cause, uint32_t width=1):
-        """A part wants a stream of its own, which keeps ``width`` blocks open at once and opens them on the account of
-        ``cause``; returns its number. Parts ask when they are made, in the same order whenever the scheme is built: the
-        number stands in the pages, and a checkpoint says the names."""
+        """Register a stream for a part: it keeps ``width`` blocks open at once and counts their erases under ``cause``.
+        Returns its number; ValueError for a name in use or too long, or too many streams. A part calls this when it is
+        built, always in the same order: OOBs hold the number, and a checkpoint holds the names."""
         if name in self.stream_names or not 0 < len(name.encode()) <= STREAM_BYTES:
             raise ValueError(f"stream {name!r}: use a new name of 1 to {STREAM_BYTES} bytes")
         if self.streams_n == STREAMS_MOST:
@@ -151,7 +151,7 @@ cdef class BlockPool:
         return True
 
     cdef uint32_t pop_worn(self) noexcept nogil:
-        """The most worn free block: where cold data is put to rest. Linear, and rare."""
+        """The most worn free block, for cold data. Linear in the number of free blocks; called rarely."""
         cdef uint32_t die, i, n, best = NONE, best_die = 0, wear = 0
         cdef uint32_t* heap
         for die in range(self.dies):
@@ -167,13 +167,14 @@ cdef class BlockPool:
         n = self.heap_n[best_die]
         self.heap_n[best_die] = 0
         self.free_n -= n
-        for i in range(n):  # re-heap in place: what is read is never behind what is written
+        for i in range(n):  # re-heap in place: writes never overtake reads
             if heap[i] != best:
                 self.push(heap[i])
         return best
 
     cdef uint32_t pick(self, int die, bint worn) noexcept nogil:
-        """A free block of that die if it has one, else of the next die that has."""
+        """A free block of that die (negative: of each die in turn) if it has one, else of the next die that has one; if
+        ``worn``, the most worn of all dies. NONE if there is no free block."""
         cdef uint32_t d, i
         if worn:
             return self.pop_worn()
@@ -187,8 +188,8 @@ cdef class BlockPool:
         return NONE
 
     cdef int64_t allocate(self, int die, int stream, bint worn, int cause, int64_t t_ns) except -2 nogil:
-        """Open a free block, erased. A block whose erase fails, or shows at its first page that it was not done, is
-        marked bad and the next one is tried; -1 if there is none left."""
+        """Open a free block, erased. A block whose erase fails, or whose first page is not erased afterwards, is marked
+        bad and the next one is tried; -1 if none is left."""
         cdef uint32_t block
         while True:
             block = self.pick(die, worn)
@@ -199,14 +200,14 @@ cdef class BlockPool:
                 return block
 
     cdef int64_t allocate_this(self, uint32_t block, int stream, int cause, int64_t t_ns) except -2 nogil:
-        """As ``allocate``, but this block or none: -1 if it is not free, or has gone bad now."""
+        """As ``allocate``, but only this block: -1 if it is not free or its erase fails."""
         if not self.pull(block) or not self.made_blank(block, cause, t_ns):
             return -1
         self.begin(block, stream)
         return block
 
     cdef bint made_blank(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil:
-        """Erase a block that was taken from its heap, unless nobody has programmed it; False if it has gone bad."""
+        """Erase a block that was taken from its heap, unless it is known to be blank; False if the erase failed."""
         cdef uint32_t wear
         cdef bint ok = False
         if self.blank[block]:
@@ -215,7 +216,7 @@ cdef class BlockPool:
             ok = self.erase(block, cause, t_ns)
         finally:
             if not ok and self.state[block] != STATE_BAD:
-                self.push(block)  # it raised: the block is as free as it was
+                self.push(block)  # an exception: the block is still free
         if ok:
             wear = self.nand.erases(block)
             self.erases_most = max(self.erases_most, wear)
@@ -223,7 +224,7 @@ cdef class BlockPool:
         return ok
 
     cdef int begin(self, uint32_t block, int stream) noexcept nogil:
-        """A blank block is opened."""
+        """Open a blank block."""
         self.blank[block] = self.unproved[block] = self.stale[block] = 0
         self.last_order += 1
         self.order[block] = self.last_order
@@ -233,7 +234,7 @@ cdef class BlockPool:
         return 0
 
     cdef bint erase(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil:
-        """Whether that was done; if not, the block is marked bad."""
+        """Erase and check the first page; if that fails, mark the block bad and return False."""
         cdef uint8_t status = PAGE_ERASED
         cdef bint ok = True
         cdef int64_t end = self.nand.erase(block, cause, max(t_ns, self.ready_ns[block]), &ok)
@@ -246,8 +247,8 @@ cdef class BlockPool:
         return ok
 
     def erase_stale(self, int cause, int64_t t_ns):
-        """Erase the free blocks whose pages were moved elsewhere: whoever reads the chip afterwards finds them erased,
-        and need not be told that what lay in them is dead."""
+        """Erase the free blocks whose pages were moved elsewhere, so that a later scan of the chip finds no dead pages
+        in them."""
         cdef uint32_t block
         for block in range(self.blocks):
             if self.state[block] == STATE_FREE and self.stale[block] and self.pull(block):
@@ -257,16 +258,16 @@ cdef class BlockPool:
                 self.stale[block] = 0
 
     def doubt_open(self):
-        """The states are those of a checkpoint, and no page was looked at: before anything is programmed in a block
-        that it calls open, ``takes_more`` looks."""
+        """The states come from a checkpoint without a scan: ``takes_more`` checks each open block before it is
+        programmed."""
         cdef uint32_t block
         for block in range(self.blocks):
             self.unproved[block] = self.state[block] == STATE_OPEN
 
     cdef bint takes_more(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil:
-        """Whether the next page of an open block is erased, and the one before it is not, as it has to be: asked once
-        in each mount of an image. A block of which somebody else has programmed or lost pages is closed by whoever
-        asks."""
+        """Whether an open block can be filled further: its next page is erased, and the page before it is not. Checked
+        once per mount. If not, the block counts as full and the caller closes it: its pages were programmed or lost
+        outside this device."""
         cdef uint8_t[2] status
         cdef uint32_t page = self.next_page[block], before = min(page, 1)
         if not self.unproved[block]:
@@ -292,8 +293,8 @@ cdef class BlockPool:
         return 0
 
     cdef int release(self, uint32_t block, int64_t ready_ns) noexcept nogil:
-        """The block is dead; it becomes free at the next sync, when whatever replaced its pages is durable. One that is
-        dead already is let be: to list it twice would be to write beyond the list."""
+        """The block is dead; it becomes free at the next sync, when the pages that replaced its own are durable. A
+        block that is pending already is skipped: listing it twice would overflow the list."""
         if self.pending_n and self.is_pending(block):
             return 0
         self.state[block] = STATE_PENDING
@@ -312,8 +313,7 @@ cdef class BlockPool:
         return False
 
     cdef int release_pending(self, uint32_t n) except -1 nogil:
-        """A sync has happened: the first ``n`` of the pending blocks are free, and those that failed an operation are
-        marked bad."""
+        """After a sync: free the first ``n`` pending blocks, and mark bad those in which an operation failed."""
         cdef uint32_t i = 0
         try:
             while i < n:
@@ -323,15 +323,14 @@ cdef class BlockPool:
                     self.stale[self.pending[i]] = self.stream[self.pending[i]] != STREAM_META
                     self.push(self.pending[i])
                 i += 1
-        finally:  # what is free is pending no more, though one after it could not be marked bad
+        finally:  # if one could not be marked bad, those before it are free all the same
             memmove(self.pending, self.pending + i, (self.pending_n - i) * sizeof(uint32_t))
             self.pending_n -= i
             self.before_trims -= min(i, self.before_trims)
         return 0
 
     cdef int retire(self, uint32_t block) noexcept nogil:
-        """A program failed in it: the rest of it is given up, and at the next quiet moment it is emptied and called
-        bad."""
+        """A program failed in the block: take no more pages, empty it later, then mark it bad."""
         self.next_page[block] = self.pages_per_block
         if not self.retiring[block]:
             self.retiring[block] = 1
@@ -348,7 +347,7 @@ cdef class BlockPool:
         return 0
 
     cdef int rebuild_free(self) noexcept nogil:
-        """From the states alone: after a format, a load or a recovery."""
+        """Rebuild heaps and counts from the states: after a format, a load or a recovery."""
         cdef uint32_t block, die
         for die in range(self.dies):
             self.heap_n[die] = 0
@@ -372,7 +371,7 @@ cdef class BlockPool:
     # --- whole-pool views; never hot
 
     def format(self):
-        """Every healthy block free and known to be blank: a chip that nobody ever programmed."""
+        """Every healthy block is free and known to be blank, as on a chip that was never programmed."""
         cdef uint32_t block
         for block in range(self.blocks):
             self.state[block] = STATE_FREE
@@ -380,7 +379,7 @@ cdef class BlockPool:
         self.rebuild_free()
 
     def save(self):
-        """The checkpoint section: SAVED_BYTES a block, then the names of the streams that parts registered."""
+        """The checkpoint section: SAVED_BYTES per block, then the names of the streams that parts registered."""
         cdef uint32_t block
         out = bytearray(self.blocks * SAVED_BYTES) + self.saved_names()
         cdef uint8_t[::1] view = out
@@ -395,9 +394,9 @@ cdef class BlockPool:
         return b"".join(name.encode().ljust(STREAM_BYTES, b"\0") for name in self.stream_names[STREAMS:])
 
     def load(self, const uint8_t[::1] saved not None):
-        """Take over what a checkpoint says. Metadata blocks come out free: the caller knows which still count. No
-        block is trusted to be blank: one that was may have been opened while the checkpoint was being written.
-        ValueError for what no pool says of itself; everything else leans on these numbers."""
+        """Load a checkpoint section. Metadata blocks become free: the caller knows which are still in use. No block is
+        trusted to be blank: it may have been opened while the checkpoint was being written. ValueError for values that
+        no pool saves, because all other parts rely on them."""
         cdef uint32_t block
         names = self.saved_names()
         need = self.blocks * SAVED_BYTES + len(names)
@@ -433,7 +432,7 @@ cdef class BlockPool:
         return counts
 
     def describe(self, uint32_t block):
-        """One block as the engine sees it."""
+        """The state of one block, for tools."""
         return {
             "state": STATE_NAMES[self.state[block]],
             "stream": self.stream_names[self.stream[block]] if self.state[block] in (2, 3, 4) else "",
@@ -443,13 +442,14 @@ cdef class BlockPool:
         }
 
     def table_bytes(self):
-        """(as a controller would pack it, as allocated) of the per-block tables: state, stream and flags in two bytes,
-        next page in two, order in six, the heap's four."""
+        """(bytes as a controller packs them, bytes allocated) of the per-block tables. Packed: state, stream and flags
+        in 2 bytes, next page in 2, order in 6, heap in 4."""
         return self.blocks * 14, self.blocks * (4 + 4 + 8 + 8 + 4 + 4)
 
     def check(self):
-        """Invariants, each a line when broken: free blocks are exactly those in the heaps; a heap is ordered by wear;
-        an open block has room or is full; nothing bad is in use."""
+        """One line per broken invariant: free blocks are exactly those in the heaps; a heap is ordered by wear; pending
+        blocks are exactly those in the list; bad blocks are those that the chip calls bad; no next page is beyond the
+        block."""
         problems = []
         seen = set()
         for die in range(self.dies):

@@ -6,15 +6,15 @@ from flashfs.engine.blocks.pool cimport NONE
 
 cdef enum:                   # VictimIndex.listed
     UNLISTED = 0
-    LISTED = 1               # a candidate, in the list of its count
-    WAITING = 2              # a candidate once nothing in it lives
-    EMPTIED = 3              # ... as it is now: in the list of count 0
+    LISTED = 1               # a candidate, in the list for its count
+    WAITING = 2              # a candidate once it has no live page
+    EMPTIED = 3              # ... which is now so: in the list for count 0
 
 
 @cython.final
 cdef class VictimIndex:
-    cdef uint32_t* valid                   # of each block, the live pages: the BVC
-    cdef uint32_t* next_of                 # candidates by valid count: doubly linked lists, one a count
+    cdef uint32_t* valid                   # live pages of each block: the BVC
+    cdef uint32_t* next_of                 # candidates by valid count: a doubly linked list per count
     cdef uint32_t* prev_of
     cdef uint32_t* first                   # [pages_per_block + 1]
     cdef uint8_t* listed
@@ -34,8 +34,8 @@ cdef class VictimIndex:
 
 
 cdef inline int changed(VictimIndex index, uint32_t block, uint32_t old, uint32_t new) noexcept nogil:
-    """The block has ``new`` live pages and had ``old``. Written out for a plain candidate: that is most of what a page
-    that dies costs."""
+    """The block has ``new`` live pages and had ``old``. Inlined for a plain candidate: this is most of the cost of a
+    page that dies."""
     cdef uint32_t after, before
     index.valid[block] = new
     if index.listed[block] != LISTED:
@@ -60,7 +60,7 @@ cdef inline int changed(VictimIndex index, uint32_t block, uint32_t old, uint32_
 
 
 cdef inline int gained(VictimIndex index, uint32_t block, uint32_t n) noexcept nogil:
-    """``n`` pages of the block came to life."""
+    """``n`` more pages of the block are live."""
     return changed(index, block, index.valid[block], index.valid[block] + n)
 
 

@@ -1,7 +1,7 @@
-"""The victim index: how many pages of each block live (BVC), and which block has the fewest of those that may be
-cleaned. It stands beside the validity store, whatever that is: the store says what comes to life and dies, placement
-says which blocks are full, and cleaning asks for a victim. Two bytes a block and its lists are all that has to be in
-DRAM of a validity store in flash.
+"""The victim index: the number of live pages of each block (BVC), and the candidate for cleaning with the fewest. The
+engine has one beside any validity store: the store reports live and dead pages, placement reports full blocks, and
+cleaning asks for a victim. For a validity store in flash, two bytes per block and these lists are all that DRAM must
+hold.
 """
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t
@@ -11,7 +11,7 @@ from libc.string cimport memset
 
 @cython.final
 cdef class VictimIndex:
-    """Candidates in a list a count, so the greedy victim is found at once; each change moves a block from one list to
+    """A list of candidates per count, so the greedy victim is found at once; each change moves a block from one list to
     another in O(1)."""
 
     def __cinit__(self, uint32_t blocks, uint32_t pages_per_block):
@@ -55,7 +55,7 @@ cdef class VictimIndex:
         return 0
 
     cdef int relist(self, uint32_t block, uint32_t old) noexcept nogil:
-        """A block that cleaning is to keep away from had ``old`` live pages until now."""
+        """Update a block that cleaning must not take before it is empty; it had ``old`` live pages until now."""
         if self.listed[block] == WAITING and self.valid[block] == 0:
             self.listed[block] = EMPTIED
             self.waiting_n -= 1
@@ -77,7 +77,7 @@ cdef class VictimIndex:
         return 0
 
     cdef int candidate_once_dead(self, uint32_t block) noexcept nogil:
-        """``fewest`` may name this block when none of its pages lives: it is never cleaned, and yet erased."""
+        """``fewest`` may name this block once it has no live page: it is never cleaned, only erased."""
         if not self.listed[block]:
             self.listed[block] = EMPTIED if self.valid[block] == 0 else WAITING
             if self.valid[block]:
@@ -103,8 +103,8 @@ cdef class VictimIndex:
         return NONE
 
     cdef uint32_t fewest_waiting(self) noexcept nogil:
-        """Of the blocks that wait until nothing in them lives, the one with the fewest live pages; NONE if there is
-        none. Linear: for whoever has nothing else left."""
+        """Of the WAITING blocks, the one with the fewest live pages; NONE if there is none. Linear in the number of
+        blocks: a last resort."""
         cdef uint32_t block, best = NONE
         for block in range(self.blocks):
             if self.listed[block] == WAITING and (best == NONE or self.valid[block] < self.valid[best]):
@@ -112,7 +112,7 @@ cdef class VictimIndex:
         return best
 
     cdef int clear(self) noexcept nogil:
-        """Nothing lives, nothing is a candidate."""
+        """No live pages and no candidates."""
         cdef uint32_t count
         memset(self.valid, 0, self.blocks * 4)
         memset(self.listed, 0, self.blocks)
@@ -128,7 +128,8 @@ cdef class VictimIndex:
         }
 
     def check(self):
-        """Each candidate is in the list of its count, once."""
+        """One line per broken invariant: each candidate is once in the list for its count; WAITING blocks have live
+        pages and are counted right."""
         problems = []
         cdef uint32_t block, count, at
         seen = {}

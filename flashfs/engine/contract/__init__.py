@@ -1,2 +1,1 @@
-"""The interfaces of the four parts of an FTL (mapping, validity, placement, cleaning) and what a part may ask of the
-device."""
+"""The interfaces of the four parts of an FTL (mapping, validity, placement, cleaning) and the engine as they see it."""

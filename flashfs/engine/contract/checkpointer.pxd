@@ -1,4 +1,4 @@
-# What checkpoints hold, and when what is older may go.
+# What a checkpoint holds, and when older log blocks may be released.
 from libc.stdint cimport uint64_t
 
 from flashfs.engine.contract.engine cimport Engine
@@ -6,8 +6,8 @@ from flashfs.engine.contract.engine cimport Engine
 
 cdef class Checkpointer:
     cdef readonly Engine ssd
-    cdef readonly uint64_t every           # pages programmed between two checkpoints, at most
-    cdef readonly bint needs_room          # something is programmed for each of them: cleaning makes room before
-    cdef readonly bint trusts_notes        # a page of metadata counts only by the chip's note of a sync: see sync_moves
+    cdef readonly uint64_t every           # the most pages programmed between two checkpoints
+    cdef readonly bint needs_room          # each checkpoint programs pages of its own: cleaning makes room before
+    cdef readonly bint trusts_notes        # a metadata page counts only if the chip noted its sync: see sync_moves
     cdef int begins(self) except -1
     cdef int reports_kept(self) except -1 nogil

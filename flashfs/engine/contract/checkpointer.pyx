@@ -1,6 +1,6 @@
 # cold
-"""What a checkpoint holds, and when what is older may go. The device has the one here, whose checkpoints hold all that
-a mount needs; a mapping that is recovered from its pages brings its own (``Mapping.from_pages``)."""
+"""What a checkpoint holds, and when older log blocks may be released. By default a checkpoint holds all that a mount
+needs; a mapping that is recovered from its pages has its own checkpointer (``Mapping.from_pages``)."""
 from libc.stdint cimport uint64_t
 
 from flashfs.engine.contract.engine cimport Engine
@@ -14,31 +14,31 @@ cdef class Checkpointer:
         self.every = <uint64_t> -1
 
     cdef int begins(self) except -1:
-        """A checkpoint is about to be written; it may clean. May read, program, clean."""
+        """A checkpoint is about to be written. May read, program, clean."""
         return 0
 
     cdef int reports_kept(self) except -1 nogil:
-        """Validity has programmed all reports that it got so far. After the next sync no recovery looks for them."""
+        """Validity has programmed all reports that it has so far. After the next sync no recovery looks for them."""
         return 0
 
     def sections(self, clean):
-        """{section: bytes} of a checkpoint at this moment, which is what ``ends`` is about. What spares a ``clean``
-        mount work the device adds."""
+        """{section: bytes} of a checkpoint at this moment. The device adds the sections that save work for a ``clean``
+        mount."""
         ssd = self.ssd
         return {**ssd.mapping.save(), **ssd.validity.save(), "pool": ssd.pool.save()}
 
     def to_release(self, old, clean):
-        """A checkpoint is durable: of the log's blocks before it, ``old``, and others that were kept, those that are
-        not needed any more."""
+        """The blocks to release now that a checkpoint is durable: of ``old``, the log's blocks before it, and of blocks
+        kept earlier, those that are not needed any more."""
         return old
 
     def ends(self):
-        """It is durable, and what it took the place of was given back."""
+        """The checkpoint is durable, and the blocks that it replaced are released."""
 
     def device_ready(self, clean, at):
-        """The device is ready, from a ``clean`` checkpoint or another. ``at``: what a recovery found of where the scan
-        begins, or None."""
+        """The device is ready, from a ``clean`` checkpoint or after a recovery. ``at``: where a recovery found that the
+        scan begins, or None."""
 
     def kept(self):
-        """Blocks of the metadata log that are kept beside the last checkpoint's."""
+        """Blocks of the metadata log that are kept in addition to the last checkpoint's."""
         return ()

@@ -1,22 +1,22 @@
 # cold
-"""Which block next, and how do its pages move? The default is Greedy (flashfs.parts.defaults.defaults)."""
+"""Which block is cleaned next, and how do its pages move? The default is Greedy (flashfs.parts.defaults.defaults)."""
 from libc.stdint cimport uint32_t
 
 
 cdef class Cleaning:
-    """Which block next, and where do its pages go?"""
+    """Which block is cleaned next, and where do its pages go?"""
 
     cdef int clean(self) except -1 nogil:
-        """Free space in one block, somehow; DeviceFullError if none can be gained. May read, program, clean."""
+        """Gain free space by cleaning a block; DeviceFullError if none can be gained. May read, program, clean."""
         with gil:
             raise NotImplementedError
 
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
-        """Empty this very block: static wear levelling and retirement ask for it, whatever ``cleans`` says.
-        May read, program, clean."""
+        """Move the live pages out of this block. Static wear levelling and retirement call it, whatever ``cleans``
+        returns. May read, program, clean."""
         with gil:
             raise NotImplementedError
 
     cdef bint cleans(self, int stream) noexcept nogil:
-        """Whether blocks of that stream may be cleaned. One that may not is erased when nothing in it lives."""
+        """Whether blocks of that stream may be cleaned. One that may not is erased once it has no live page."""
         return True

@@ -12,10 +12,10 @@ from nandimg._nand cimport Nand
 
 
 cdef enum:
-    KINDS = 8                # page kinds there can be
+    KINDS = 8                # the most page kinds
 
 
-cdef enum:                   # Engine.stopped: what was being changed, and did not come to its end
+cdef enum:                   # Engine.stopped: the change that was begun and did not end
     GOING = 0
     IN_SYNC = 1
     IN_BIND = 2
@@ -37,21 +37,21 @@ cdef class Engine:
     cdef readonly Placement placement
     cdef readonly Cleaning cleaning
     cdef readonly uint32_t lpas
-    cdef readonly uint32_t meta_floor      # free blocks that belong to the next checkpoint and its log
-    cdef readonly uint32_t part_blocks     # that pages of kinds other than the user's may fill, if a part said so
-    cdef readonly uint32_t gc_reserve      # free blocks above that which only cleaning may open
+    cdef readonly uint32_t meta_floor      # free blocks reserved for the next checkpoint and its log
+    cdef readonly uint32_t part_blocks     # blocks for live pages of other kinds than the user's (keep_pages)
+    cdef readonly uint32_t gc_reserve      # free blocks above meta_floor that only cleaning may open
     cdef readonly int64_t now_ns
-    cdef int64_t map_ns                    # when what the mapping reads next may begin; then when it is there
-    cdef void* owner_at[8]                 # of each page kind, an Owner; NULL: pages of that kind are never moved
-    cdef list owners                       # the same, which keeps them
-    cdef readonly uint64_t seq             # the newest sequence number that was given
+    cdef int64_t map_ns                    # virtual time at which the mapping's next read may begin; then its end
+    cdef void* owner_at[8]                 # the Owner of each page kind; NULL: pages of that kind are never moved
+    cdef list owners                       # the same, as references
+    cdef readonly uint64_t seq             # the newest sequence number in use
     cdef readonly uint64_t since_checkpoint  # pages programmed since the last checkpoint
-    cdef bint checkpoint_due               # cleaning met what only a checkpoint settles: before the next flush ends
-    cdef readonly list alarms              # since the mount; None: nothing was found that no power cut can leave
-    cdef readonly object failed            # None, or why the device takes no more changes
-    cdef readonly bint frozen              # the image is not to be changed: it was opened to be read
-    cdef uint64_t image_syncs              # how often what was programmed has become durable
-    cdef int stopped                       # not GOING: a change never came to its end, so every other one is refused
+    cdef bint checkpoint_due               # cleaning needs a checkpoint before the next flush ends
+    cdef readonly list alarms              # damage found since the mount that no power cut can cause; None: none
+    cdef readonly object failed            # None, or why the device refuses changes
+    cdef readonly bint frozen              # read-only: the image must not be changed
+    cdef uint64_t image_syncs              # number of syncs of the image
+    cdef int stopped                       # not GOING: a change did not end, so all others are refused
     cdef int lose(self, int kind, uint32_t ppa) except -1
     cdef int kind_of(self, uint32_t block) noexcept nogil
     cdef int close(self, uint32_t block) noexcept nogil

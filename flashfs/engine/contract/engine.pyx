@@ -1,4 +1,4 @@
-"""The device, as far as its parts may lean on it: flashfs.engine.device.ssd.Ssd is the device itself."""
+"""What the parts may use of the device; flashfs.engine.device.ssd.Ssd is the device itself."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.blocks.pool cimport KIND_TRANSLATION, KIND_USER
@@ -7,9 +7,9 @@ from flashfs.engine.contract.extent cimport Extent
 
 from flashfs.errors import DeviceFullError
 
-ALARMS_MOST = 50  #: lines kept; a chip that fails altogether would have one a page
+ALARMS_MOST = 50  #: lines kept; a chip that fails entirely would have one per page
 
-#: why a device takes no more changes, by ``Engine.stopped``
+#: why a device refuses changes, by ``Engine.stopped``
 UNFINISHED = (
     None,
     "a sync of the image failed, and what it was to write may be lost",
@@ -24,24 +24,23 @@ UNFINISHED = (
 
 
 cdef class Engine:
-    """The device, as far as its parts may lean on it.
+    """What the parts may use of the device.
 
-    Two structures that have to agree are changed in one go: whatever can fail for a reason that passes (a full disk, a
-    block that is to be cleaned first, a record that is to be logged) comes before, and changes neither. Should the
-    change itself fail all the same, because memory ran out or flash could not be read, then ``stopped`` still says
-    which it was, and no other change begins: nothing more is written, a checkpoint least of all, and the next mount
-    recovers from what flash says. Whoever changes sets ``stopped`` before, and puts back after what it found there."""
+    Two structures that must agree are changed together. Steps that can fail for a passing reason (a full disk, a block
+    to clean first, a record to log) come before and change neither. If the change itself fails (out of memory, or flash
+    cannot be read), ``stopped`` still names it and no other change begins: nothing more is written, no checkpoint
+    either, and the next mount recovers from flash. Code that makes such a change sets ``stopped`` before it and
+    restores the old value after it."""
 
     def fail(self, why):
-        """Something went wrong that further changes could only make worse: refuse them all from now on, saying
-        ``why`` (the first reason counts). Nothing is written any more, a checkpoint least of all, so the next mount
-        recovers from what flash says."""
+        """Refuse all changes from now on, with the reason ``why`` (the first reason is kept), because they could make
+        an error worse. Nothing more is written, no checkpoint either, so the next mount recovers from flash."""
         if self.failed is None:
             self.failed = str(why)
         self.stopped = FAILED
 
     def full(self, what):
-        """The error of a device that can take no more: ``what`` was not to be had, and what there is."""
+        """The DeviceFullError for a device without room: ``what`` could not be had, and how full the blocks are."""
         health = [self.nand.block_health(block) for block in range(self.nand.blocks)]
         live = sum(self.victims.valid[block] for block in range(self.nand.blocks))
         bad = sum(one > 1 for one in health)
@@ -50,33 +49,34 @@ cdef class Engine:
                                f"{self.nand.pages_per_block} pages{gone}")
 
     def own(self, int kind, Owner owner not None):
-        """Pages of that kind are ``owner``'s: cleaning asks it about them and tells it where they went."""
+        """Make ``owner`` the owner of that kind of pages: cleaning asks it whether they are live and reports their
+        moves to it."""
         if self.owners is None:
             self.owners = [None] * KINDS
         self.owners[kind] = owner
         self.owner_at[kind] = <void*> owner
 
     def owned_pages(self):
-        """[(kind, PPA)] of the live pages of every kind but the user's, as their owners know them."""
+        """[(kind, PPA)] of the live pages of every kind except user pages, from their owners."""
         return [(kind, ppa) for kind, owner in enumerate(self.owners) if owner is not None and kind != KIND_USER
                 for ppa in owner.live_ppas()]
 
     def keep_free(self, uint32_t blocks):
-        """A recovery may have to program so many blocks before its checkpoint: they are kept free like those that the
-        checkpoint itself needs. A part asks for them when it is made, before placement is."""
+        """Keep ``blocks`` more blocks free, like those of the next checkpoint: a recovery may program them before its
+        own checkpoint. A part calls this when it is built, before placement is."""
         self.meta_floor += blocks
 
     def keep_pages(self, uint64_t pages):
-        """A part may have so many live pages of its own in flash, in blocks of a stream of its own, one of them open:
-        they are not the host's. Asked for as ``keep_free``."""
+        """Set aside blocks for ``pages`` live pages that a part has in flash, in its own stream (one block of it is
+        open): the host cannot use them. Called as ``keep_free``."""
         self.part_blocks += (pages + self.nand.pages_per_block - 1) // self.nand.pages_per_block + 1
 
     def translation_ids(self):
-        """How many translation pages there may be."""
+        """The number of translation page ids; 0 without translation pages."""
         return (<Owner> self.owner_at[KIND_TRANSLATION]).ids if self.owner_at[KIND_TRANSLATION] != NULL else 0
 
     cdef int kind_of(self, uint32_t block) noexcept nogil:
-        """What kind of pages is in a block: user pages, unless it is of a stream that another kind's owner has."""
+        """The kind of pages in a block: user pages, unless the block's stream belongs to the owner of another kind."""
         cdef int kind
         for kind in range(KINDS):
             if (self.owner_at[kind] != NULL
@@ -85,8 +85,8 @@ cdef class Engine:
         return KIND_USER
 
     cdef int close(self, uint32_t block) noexcept nogil:
-        """Placement fills this block no further. It may be cleaned; or, where cleaning keeps away from its stream, be
-        erased once nothing in it lives."""
+        """Placement fills this block no further: it becomes a candidate for cleaning or, if cleaning skips its stream,
+        for an erase once it has no live page."""
         self.pool.close(block)
         if self.cleaning.cleans(self.pool.stream[block]):
             self.victims.candidate(block)
@@ -95,39 +95,39 @@ cdef class Engine:
         return 0
 
     cdef int lose(self, int kind, uint32_t ppa) except -1:
-        """A page of that kind is gone: its owner must do without."""
+        """Report to the owner of that kind that a page is lost."""
         if self.owner_at[kind] != NULL:
             (<Owner> self.owner_at[kind]).page_lost(ppa)
         return 0
 
     def alarm(self, text):
-        """Something was found since the mount that no power cut can have left: a line for those who ask."""
+        """Record a line about damage found since the mount that no power cut can cause; ALARMS_MOST are kept."""
         if self.alarms is None:
             self.alarms = []
         if len(self.alarms) < ALARMS_MOST and text not in self.alarms:
             self.alarms.append(text)
 
     def why_stopped(self):
-        """None, or why the device takes no more changes."""
+        """None, or why the device refuses changes."""
         return self.failed or UNFINISHED[self.stopped]
 
     cdef uint64_t seq_before(self, uint32_t lpa) noexcept nogil:
-        """A sequence number that no version of ``lpa`` in flash exceeds, and each version still to be programmed
-        does."""
+        """A sequence number that is not below any version of ``lpa`` in flash, and is below each version still to be
+        programmed."""
         return 0
 
     def freeze(self):
-        """The image is opened to be read: nothing may be programmed from now on."""
+        """The image is open read-only: nothing may be programmed from now on."""
         self.frozen = True
 
     cdef int will_change(self) except -1 nogil:
-        """Before anything is programmed that no request for a change has announced: a read may do that, where the map
-        is in flash. DeviceFailedError if the device takes no changes."""
+        """Call before programming anything outside a request for a change (a read may program if the map is in flash).
+        DeviceFailedError if the device refuses changes."""
         with gil:
             raise NotImplementedError
 
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
-        """A fresh, erased block; forces a sync when only pending ones are left. DeviceFullError if there is none."""
+        """Open an erased block; syncs first if only pending blocks are left. DeviceFullError if there is none."""
         with gil:
             raise NotImplementedError
 
@@ -137,32 +137,33 @@ cdef class Engine:
             raise NotImplementedError
 
     cdef bint affords_more(self) except -1 nogil:
-        """Whether a stream of cleaning may open a block beside one that it has open already."""
+        """Whether a stream of cleaning that has an open block may open another."""
         with gil:
             raise NotImplementedError
 
-    # Whoever programs what placement gave does it in one loop: take an extent, fill in its OOBs, ``program``, enter
-    # what was programmed into the tables, ``programmed``; until nothing is left. What is entered, and what OOBs say,
-    # differs: the host's pages are bound one extent at a time, moved pages all at the end, a translation page by its
-    # owner. Two do not go this way: the metadata log, which has its block from nobody's placement and whose pages no
-    # checkpoint counts, and padding, which is not tried elsewhere.
+    # Code that programs what placement gave does it in one loop until nothing is left: take an extent, fill in its
+    # OOBs, ``program``, enter the pages into the tables, ``programmed``. The entries and OOBs differ: the host's pages
+    # are bound one extent at a time, moved pages all at the end, a translation page by its owner. There are two
+    # exceptions: the metadata log, which has its own block (no placement) and whose pages no checkpoint counts, and
+    # padding, which is not retried elsewhere.
 
     cdef int barrier(self) except -1 nogil:
-        """What was programmed and trimmed is durable then."""
+        """Make everything programmed and trimmed so far durable."""
         with gil:
             raise NotImplementedError
 
     cdef int64_t program(self, const Extent* at, const uint8_t* data, const uint8_t* oobs, int cause, int64_t t_ns,
                          uint32_t* ok) except -1 nogil:
-        """Program the extent's pages; ``ok[0]`` of them were, and count. Returns when they are there."""
+        """Program the extent's pages; ``ok[0]`` gets how many were programmed. Returns the virtual time of the end, in
+        ns."""
         cdef int64_t end = self.nand.program(at.block, at.page, at.n, data, oobs, cause, t_ns, ok)
         self.pool.advance(at.block, ok[0])
         self.since_checkpoint += ok[0]
         return end
 
     cdef int programmed(self, const Extent* at, uint32_t ok) except -1 nogil:
-        """All tables know of the ``ok`` pages. If they are not all of the extent, the chip reported a failed program:
-        the rest of the block is given up, its pages move out soon, and the pages that are left need another place."""
+        """Call once the ``ok`` programmed pages are in all tables. If ``ok`` is less than the extent, a program failed:
+        the block is retired (its pages move out soon), and the pages that are left need another place."""
         if ok:
             self.placement.used(at.block, ok)
         if ok < at.n:
@@ -171,42 +172,42 @@ cdef class Engine:
         return 0
 
     cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil:
-        """Program ``n`` pages of an open block that hold nothing, for a placement that leaves a hole before the next
-        page. Fewer are programmed if the block takes no more (``pool.next_page`` says where it stands): a program may
-        fail, and then the block is given up; one that is full is given up too (``Placement.failed``)."""
+        """Program ``n`` padding pages in an open block, for a placement that leaves a hole before the next page. Fewer
+        are programmed if the block takes no more (see ``pool.next_page``): after a failed program, or once it is full,
+        the block is given up (``Placement.failed``)."""
         with gil:
             raise NotImplementedError
 
     cdef int64_t open_this(self, uint32_t block, int stream, int cause) except -2 nogil:
-        """As ``open_block``, but this block or none: -1 if it is not free any more, or has gone bad."""
+        """As ``open_block``, but only this block: -1 if it is not free or its erase fails."""
         with gil:
             raise NotImplementedError
 
     def carry(self, uint32_t pages):
-        """Cleaning is going to move groups of blocks that hold up to so many live pages: room for the lists is made
-        once, some 40 bytes per page."""
+        """Allocate the lists for moves of groups of blocks with up to ``pages`` live pages: about 40 bytes per page,
+        once."""
         raise NotImplementedError
 
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:
-        """Move a block's live pages to where placement puts them and release it. The mapping hears of it when all
-        are copied. Returns 1; or 0, with nothing changed, if placement broke the move off (an extent of 0 pages)."""
+        """Move a block's live pages to where placement puts them and release the block. The mapping is updated when all
+        are copied. Returns 1; or 0, with nothing changed, if placement ended the move with an extent of 0 pages."""
         with gil:
             raise NotImplementedError
 
     cdef int relocate_blocks(self, const uint32_t* blocks, uint32_t n, int stream, int cause) except -1 nogil:
         """Move the live pages of ``n`` blocks, sorted by LPA throughout, and release the blocks together: one move, as
-        ``relocate``, which a power cut undoes as a whole. ``carry`` has made room. Where it cannot be one move (there
-        is no room, here or in a validity store in flash, or too many groups were moved since the last checkpoint) the
-        blocks are moved one by one; those of another kind's owner always are. Returns 0 if placement broke it off: some
-        blocks may be moved then."""
+        ``relocate``, which a power cut undoes as a whole. ``carry`` must have made room. If one move is not possible
+        (no room here or in a validity store in flash, or too many groups were moved since the last checkpoint), the
+        blocks are moved one by one, as blocks of other page kinds always are. Returns 0 if placement ended the move:
+        some blocks may be moved then."""
         with gil:
             raise NotImplementedError
 
     cdef int relocate_pages(self, const uint32_t* ppas, uint32_t n, int stream, int cause) except -1 nogil:
-        """Move ``n`` user pages, in ascending order of PPAs, sorted by LPA, and release no block. Those that are not
-        live, or do not say whose they are, stay. A crash may undo it, wherever the pages' blocks still hold live ones.
-        Where validity in flash has no room for all that is to be reported, they move in several parts, each of them
-        sorted. Returns as ``relocate``, if parts before that were moved; ValueError for more pages than ``carry`` made
-        room for."""
+        """Move ``n`` user pages, given in ascending order of PPAs, to places sorted by LPA, and release no block. Pages
+        that are not live, or whose OOB names no owner, stay. A crash may undo the move for blocks that still hold live
+        pages. If validity in flash has no room for all reports, the pages move in several parts, each sorted. Returns
+        as ``relocate``, though earlier parts may be moved then; ValueError for more pages than ``carry`` made room
+        for."""
         with gil:
             raise NotImplementedError

@@ -4,4 +4,4 @@ from libc.stdint cimport uint32_t
 
 cdef struct Extent:
     uint32_t block, page, n
-    uint32_t choice          # placement's word to the mapping: what it chose beside the place; 0: nothing
+    uint32_t choice          # for the mapping: what placement chose in addition to the place; 0: nothing

@@ -1,4 +1,4 @@
-# What a map may want to hear of beside what each map does.
+# Optional calls to a mapping.
 from libc.stdint cimport uint32_t
 
 from flashfs.engine.contract.shown cimport Shown

@@ -11,7 +11,7 @@ from flashfs.engine.contract.extent cimport Extent
 cdef class Mapping(Hooks):
     cdef readonly Engine ssd
     cdef readonly uint32_t scheme_oob      # bytes of OOB that the scheme stamps on its pages
-    cdef readonly Sharing sharing          # extensions, each None unless the mapping brings it
+    cdef readonly Sharing sharing          # extensions, each None unless the mapping has it
     cdef readonly Remapping remapping
     cdef readonly Deduplication dedup
     cdef readonly Runs runs

@@ -1,4 +1,4 @@
-# What a recovery asks and tells a map, and what checkpoints take of it.
+# Calls of recovery and checkpoints to a mapping.
 from flashfs.engine.contract.owner cimport Owner
 
 

@@ -1,94 +1,95 @@
 # cold
-"""What a recovery and checkpoints ask of a map beside what each map has (mapping.pyx): steps of its own, blocks that
-must be left out, what has to be done before flash changes. A plain map wishes nothing."""
+"""Calls of recovery and checkpoints to a mapping, besides those that every mapping has (mapping.pyx): recovery steps of
+its own, blocks to leave out, work before flash changes. A plain map needs none of them."""
 from flashfs.engine.contract.owner cimport Owner
 
 
 cdef class RecoveryWishes(Owner):
-    """All of it has a default: nothing."""
+    """All methods have a default that does nothing."""
 
     def recovery_steps(self):
-        """[(name, after, about, function)]: what else a recovery does of this part, after the engine's
-        step ``after``. The function returns a line about what it did; what it raises as ValueError or MapLostError is
-        held against the mapping in the step `fit`. Not called where a clean checkpoint spares a recovery."""
+        """[(name, after, about, function)]: further recovery steps for this part, each after the engine's step
+        ``after``. The function returns a line about what it did; a ValueError or MapLostError that it raises counts as
+        damage of the mapping in the step `fit`. Not called if a clean checkpoint makes a recovery unnecessary."""
         return ()
 
     def known_without_scan(self):
-        """None; or, if a step of its ``recovery_steps`` found mapping and validity whole as they were at the end, with
-        nothing scanned since the checkpoint: (the newest sequence number there is, one above the newest before the
-        last trim, the newest order of a block that it knows). Pages that it does not name count for nothing then, and
-        trims are not applied again. The order is None, but where a recovery stood on the same before and was cut: then
-        pages that it names may have been moved to blocks that were opened later."""
+        """None; or a triple, if one of its ``recovery_steps`` found mapping and validity complete as they were at the
+        end, without a scan since the checkpoint: (the newest sequence number, one above the newest before the last
+        trim, the newest order of a block that it knows). Pages that it does not name are then ignored, and trims are
+        not applied again. The order is None unless an earlier recovery was based on the same state and was interrupted:
+        then pages that it names may have been moved to blocks opened later."""
         return None
 
     def recovery_worker(self):
-        """The class of what does the steps of a recovery, derived from flashfs.engine.recovery.recovery.Worker, if the
-        mapping is rebuilt in another way than from a checkpoint; else None."""
+        """A subclass of flashfs.engine.recovery.recovery.Worker that does the steps of a recovery, if the mapping is
+        not rebuilt from a checkpoint; else None."""
 
     def recovery_commits(self):
         """A recovery is about to change flash for the first time. Returns whether something was stored in NVRAM that
-        must be durable before."""
+        must be durable first."""
         return False
 
     def recovery_conflicts(self, bint hurt):
-        """Blocks whose pages must be left out of the recovery for the mapping to make sense; it is then redone
-        without them. Only a host that died with writes lost can cause one; or, if the recovery is ``hurt`` (it has
-        raised an alarm), an old page that is its LPA's newest again, because a flushed one cannot be read."""
+        """Blocks whose pages must be left out for the mapping to be consistent; the recovery is then redone without
+        them. Possible only after a crash of the host that lost writes, or, if the recovery is ``hurt`` (it has raised
+        an alarm), when an old page is its LPA's newest again because a flushed one cannot be read."""
         return ()
 
     def recovery_erased(self):
-        """Blocks that ``locate`` found to have been erased since the checkpoint when it read them (an erased page among
-        them, or ``Nand.lost_erase``); the recovery is redone without what the checkpoint says of them. May read."""
+        """Blocks that ``locate`` read and found to be erased since the checkpoint (an erased page, or
+        ``Nand.lost_erase``); the recovery is redone without what the checkpoint says about them. May read."""
         return ()
 
     def distrust(self):
-        """Pages or trims are missing: what was found must be taken up before anything else is lost."""
+        """Pages or trims are missing: use what was found before anything else is lost."""
 
     def recovery_reopens(self):
-        """Whether blocks that were open at a crash stay open (after proof that their next page is blank)."""
+        """Whether blocks that were open at a crash stay open (after a check that their next page is blank)."""
         return False
 
     def recovery_restamps(self):
-        """Whether cleaning may stamp a copy otherwise than its original. A recovery that undoes a move then reads the
-        original for its stamp, and lets a copy stand whose original is gone."""
+        """Whether cleaning may stamp a copy differently from its original. A recovery that undoes a move then reads the
+        original's stamp, and keeps a copy whose original is gone."""
         return False
 
     def recovery_ends(self):
-        """The pool's states are final now, and so is what ``recovered`` said."""
+        """The pool's states and the results of ``recovered`` are final now."""
 
     def rebuild_allowed(self):
-        """From now on the mapping rebuilds from the pages what it reads of itself and finds damaged, if it can, instead
-        of raising MapLostError."""
+        """From now on the mapping rebuilds damaged parts of itself from the pages, if it can, instead of raising
+        MapLostError."""
 
     def device_ready(self):
-        """Mapping and validity are final, and agree: the device is ready."""
+        """Mapping and validity are final and consistent: the device is ready."""
 
     cdef int checkpoint_begins(self) except -1:
-        """A checkpoint is about to save mapping and validity: what it needs no more is dead from here on.
+        """A checkpoint is about to save mapping and validity: pages that it does not need are dead from here on.
         May read, program."""
         return 0
 
     def save_clean(self):
-        """{section: buffer} that a clean checkpoint has beside those of ``save``, as far as a checkpoint has room for
-        them: what spares work, and is true only as long as nothing has changed."""
+        """{section: buffer} that a clean checkpoint holds in addition to those of ``save``, if there is room: contents
+        that save work and are true only while nothing changes."""
         return {}
 
     def load_clean(self, sections):
-        """The inverse, with those of ``save_clean`` that are there. Asked when a clean checkpoint is mounted and
-        everything else is loaded; never by a recovery, which adds to a checkpoint what came after it."""
+        """The inverse of ``save_clean``, with the sections that exist. Called when a clean checkpoint is mounted and
+        everything else is loaded; never by a recovery, because changes followed its checkpoint."""
 
     def places(self):
-        """{section: writable buffer of the section's length} that a checkpoint is read into at once, for a table so
-        large that a copy of it counts; ``load`` has that buffer among its ``sections``. A read that fails leaves
-        anything in it, and ``reset`` or a ``load`` follows. Not for a mapping for which a recovery begins again
-        (``recovery_erased``, ``recovery_conflicts``): it needs the checkpoint once more."""
+        """{section: writable buffer of the section's length} that a checkpoint is read into directly, for tables too
+        large to copy; ``load`` gets that buffer in its ``sections``. A read that fails leaves it undefined, and
+        ``reset`` or a ``load`` follows. Not for a mapping whose recovery may be redone (``recovery_erased``,
+        ``recovery_conflicts``): that needs the checkpoint once more."""
         return {}
 
     cdef int checkpoint_ended(self, bint whole) except -1:
-        """It is durable; or else the last one counts on, and all that it stands on is live again."""
+        """The checkpoint is durable if ``whole``; otherwise the last one stays in force, and all pages that it needs
+        are live again."""
         return 0
 
     def doubt(self, bint whole=True):
-        """None, or what does not fit though it may come of damaged pages alone, where a mapping guesses: a recovery
-        then asks every live page whose it is. May read."""
+        """None, or an inconsistency that damaged pages alone may explain, in a mapping that guesses: a recovery then
+        checks the owner of every live page. May read."""
         return None

@@ -1,4 +1,4 @@
-# What tools and reports ask of a map.
+# Calls of tools and reports to a mapping.
 from flashfs.engine.contract.recovery_wishes cimport RecoveryWishes
 
 

@@ -1,13 +1,13 @@
 # cold
-"""What tools, checks and reports ask of a map."""
+"""Calls of tools, checks and reports to a mapping."""
 from flashfs.engine.contract.recovery_wishes cimport RecoveryWishes
 
 
 cdef class Shown(RecoveryWishes):
-    """A map that shows what it is made of: to tools, checks, reports. The host waits for none of this."""
+    """What a mapping shows to tools, checks and reports. Never on the path of a host request."""
 
     def translation_pages(self):
-        """The PPAs of the translation pages that are live."""
+        """The PPAs of the live translation pages."""
         return []
 
     def from_kernel(self):
@@ -19,18 +19,18 @@ cdef class Shown(RecoveryWishes):
         return {}
 
     def forget_counts(self):
-        """What ``figures`` counts is counted from now on."""
+        """Reset the counters of ``figures``."""
 
     def problems_in_flash(self):
-        """Lines about parts of the mapping in flash that cannot be read, or are not what they should be. Reads them
-        all: `flashfs fsck` asks."""
+        """One line for each part of the mapping in flash that cannot be read or is wrong. Reads all parts: for `flashfs
+        fsck`."""
         return []
 
     def pages_of_lost(self):
-        """PPAs: where validity is lost too, the pages that count for parts of the mapping in flash that cannot be read.
-        Which live is not known then, so it is the newest of each LPA, and what was trimmed may be back."""
+        """PPAs of the pages that stand in for unreadable parts of the mapping in flash, where validity is lost too.
+        Which pages are live is not known then, so the newest of each LPA counts, and trimmed data may reappear."""
         return []
 
     def check(self):
-        """Invariants of the mapping's own structures, each a line when broken."""
+        """One line for each broken invariant of the mapping's own structures."""
         return []

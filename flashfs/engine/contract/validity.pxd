@@ -11,9 +11,9 @@ cdef uint32_t list_bits(const uint64_t* words, uint32_t n, uint32_t* out) noexce
 cdef class Validity:
     cdef readonly Engine ssd
     cdef readonly VictimIndex victims      # the engine's
-    cdef readonly bint late                # a page that it calls live may be superseded, unnoticed so far
-    cdef readonly bint in_flash            # its queries read; its reports need room
-    cdef readonly bint by_map              # behind a recovery from pages, what lives is what the mapping names
+    cdef readonly bint late                # a page that it calls live may be superseded
+    cdef readonly bint in_flash            # its queries read flash; its reports need room
+    cdef readonly bint by_map              # after a recovery from pages, live pages are those the mapping names
     cdef uint64_t* words                   # a block's bitmap
     cdef uint32_t prepare(self, uint32_t n, bint may_clean) except? 0xFFFFFFFF nogil
     cdef uint32_t room(self) noexcept nogil

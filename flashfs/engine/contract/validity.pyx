@@ -10,7 +10,7 @@ cdef extern from *:
 
 
 cdef uint32_t list_bits(const uint64_t* words, uint32_t n, uint32_t* out) noexcept nogil:
-    """The numbers of the bits that are set, ascending; returns how many."""
+    """Store the numbers of the set bits in ``out``, ascending; returns how many."""
     cdef uint32_t w, found = 0
     cdef uint64_t word
     for w in range(n):
@@ -23,19 +23,19 @@ cdef uint32_t list_bits(const uint64_t* words, uint32_t n, uint32_t* out) noexce
 
 
 cdef class Validity:
-    """Which pages are live? Live is a question, and a store may answer it as it likes; the default is sure and in DRAM.
+    """Which pages are live? A store may be in flash, or late; the default is exact and in DRAM.
 
-    *In flash.* Queries may read and fail. What reports (``live_run``, ``dead``) have to program or clean, they do not:
-    ``prepare`` does, before anything is changed, and makes room for as many reports as are coming. Queries program
-    nothing either. So a report that was prepared does not fail, and one that does stops the device like any change
-    that came to no end. A store that programs pages of its own has an Owner for their kind, and a stream.
+    *In flash.* Queries may read and fail, and program nothing. Reports (``live_run``, ``dead``) do not program or
+    clean: ``prepare`` does that for them, before anything is changed, and makes room for as many reports as are coming.
+    So a prepared report does not fail; if one does, the device stops, as for any change that does not end. A store that
+    programs pages of its own has an Owner for their kind, and a stream.
 
-    *Late.* A store may go on calling a page live that is superseded, until it learns better; never the reverse. Then
-    ``count`` is an upper bound, pages that cleaning meets are asked for (``Owner.confirm`` answers SUPERSEDED, and they
-    are dropped), the engine holds live pages against the map as "no fewer", and a recovery asks the pages of a victim
-    themselves before it takes a move for unfinished. A page is to be known dead before cleaning needs its space.
+    *Late.* A store may call a superseded page live for a while, but never a live page dead. Then ``count`` is an upper
+    bound, cleaning asks about each page (``Owner.confirm`` answers SUPERSEDED, and the page is dropped), the engine
+    requires only that live pages are not fewer than the map's, and a recovery reads the pages of a victim before it
+    takes a move for unfinished. A page must be known dead before cleaning needs its space.
 
-    The counts are the engine's VictimIndex, which a store keeps up with each page."""
+    The counts are in the engine's VictimIndex, which a store updates with each page."""
 
     def __cinit__(self, Engine ssd, *_, **__):
         self.ssd = ssd
@@ -48,33 +48,32 @@ cdef class Validity:
         free(self.words)
 
     cdef uint32_t prepare(self, uint32_t n, bint may_clean) except? 0xFFFFFFFF nogil:
-        """Up to ``n`` pages will be reported before the next call, whatever they are. Makes room for all of them if
-        that can be, else for as many as it returns: twice as many as a run or a block has pages, at least. It may
-        program; and, if ``may_clean``, clean, which changes mapping and validity. If not, it is called by cleaning.
-        May read, program, clean."""
+        """Make room for up to ``n`` reports before the next call. Returns how many there is room for, at least twice
+        the pages of a run or a block. It may program and, if ``may_clean``, clean, which changes mapping and validity;
+        cleaning itself calls it without ``may_clean``. May read, program, clean."""
         return n
 
     cdef uint32_t room(self) noexcept nogil:
-        """How many reports there is room for, now."""
+        """How many reports there is room for now."""
         return NONE
 
     cdef int live_run(self, uint32_t ppa, uint32_t n) except -1 nogil:
-        """``n`` pages from ``ppa`` on, all of one block, are live now."""
+        """Report that ``n`` pages from ``ppa`` on, all of one block, are live."""
         with gil:
             raise NotImplementedError
 
     cdef int dead(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
-        """These pages died; NONE entries are skipped."""
+        """Report that these pages died; NONE entries are skipped."""
         with gil:
             raise NotImplementedError
 
     cdef int opened(self, uint32_t block) except -1 nogil:
-        """The block was erased, and its pages are about to be programmed. It was ``released`` some time ago, if this
-        device had it in use at all; nothing is to be programmed here."""
+        """The block was erased, and its pages are about to be programmed. It was ``released`` before, if this device
+        had it in use at all. Must not program."""
         return 0
 
     cdef int released(self, uint32_t block) except -1 nogil:
-        """The block is given up: no page in it lives, all of them were reported dead. It is erased some time later."""
+        """The block is released: all its pages were reported dead. It is erased later."""
         return 0
 
     cdef bint is_live(self, uint32_t ppa) except -1 nogil:
@@ -83,11 +82,11 @@ cdef class Validity:
             raise NotImplementedError
 
     cdef uint32_t count(self, uint32_t block) noexcept nogil:
-        """Live pages of the block; at most that many, if the store is late. From DRAM."""
+        """Live pages of the block; an upper bound if the store is late. From DRAM."""
         return self.victims.valid[block]
 
     cdef int bitmap(self, uint32_t block, uint64_t* words) except -1 nogil:
-        """A bit a page of the block, the lowest first; what is beyond the block is 0. May read."""
+        """One bit per page of the block, the lowest first; bits beyond the block are 0. May read."""
         with gil:
             raise NotImplementedError
 
@@ -99,12 +98,12 @@ cdef class Validity:
         return list_bits(self.words, (self.ssd.nand.pages_per_block + 63) // 64, out)
 
     cdef uint64_t pages_named(self) noexcept nogil:
-        """How many live pages are the store's own."""
+        """How many live pages belong to the store itself."""
         return 0
 
     cdef int checkpoint_begins(self) except -1:
-        """A checkpoint is about to save mapping and validity. What the store has to program for that, it programs now;
-        a sync follows. Its ``save`` then says all that it knows, or names pages that do. May read, program."""
+        """A checkpoint is about to save mapping and validity: program what it needs of the store; a sync follows.
+        ``save`` then returns all that the store knows, or names the pages that hold it. May read, program."""
         return 0
 
     cdef int checkpoint_ended(self, bint whole) except -1:
@@ -112,18 +111,18 @@ cdef class Validity:
         return 0
 
     def device_ready(self):
-        """As RecoveryWishes.device_ready; the mapping's comes after."""
+        """As RecoveryWishes.device_ready; called before the mapping's."""
 
     def save(self):
         """{section: buffer} for a checkpoint; names take 8 bytes at most."""
         raise NotImplementedError
 
     def load(self, sections):
-        """The inverse of ``save``; ValueError says what cannot be."""
+        """The inverse of ``save``; ValueError for contents that cannot be right."""
         raise NotImplementedError
 
     def reset(self):
-        """Nothing is live: a recovery that found no checkpoint starts here."""
+        """No page is live: a recovery that found no checkpoint starts with this."""
         raise NotImplementedError
 
     def tables(self):
@@ -135,7 +134,7 @@ cdef class Validity:
         return {}
 
     def forget_counts(self):
-        """What ``figures`` counts is counted from now on."""
+        """Reset the counters of ``figures``."""
 
     def problems_in_flash(self):
         """As Shown.problems_in_flash."""
@@ -146,38 +145,38 @@ cdef class Validity:
         return ()
 
     def base_from_pages(self, versions, last):
-        """As FencedMap.base_from_pages; ``last``: of each version, whether its OOB calls it the last of something, or
-        does not say. Returns (sections, sequence number up to which reports are programmed, a line about it)."""
+        """As FencedMap.base_from_pages; ``last``: for each version, whether its OOB has the flag "last", or does not
+        say. Returns (sections, sequence number up to which reports are programmed, a line about it)."""
         raise NotImplementedError
 
     def stamp_in_force(self):
-        """A sequence number that says which of the store's structures in flash are in force: what a recovery from pages
-        finds must not be older."""
+        """A sequence number that identifies the store's structures in flash that are in force: a recovery from pages
+        must not find older ones."""
         return 0
 
     def unfinished(self):
-        """{block: pages}: of blocks that are not full, how many of their pages the store has heard of; others may be
-        there that never lived."""
+        """{block: pages}: for blocks that are not full, how many of their pages were reported to the store; further
+        pages may exist that were never live."""
         return {}
 
     def counts_from_pages(self, sections, ends):
-        """After that, and loaded with it: the section of live pages by block; ``ends``, of each block: pages that it
-        has. A store that goes ``by_map`` says that all of those live: which do is told by ``take_named``."""
+        """After ``base_from_pages``, and loaded with its sections: the section of live pages by block. ``ends``: the
+        number of pages that each block has. A ``by_map`` store counts all of them as live; ``take_named`` corrects
+        that."""
         raise NotImplementedError
 
     def take_named(self, bits):
-        """A store that goes ``by_map``, in a recovery: these pages live, and no others; its own it knows. ``bits``: as
-        many words of 64 bits a block as hold one for each page, an array. A line about it."""
+        """For a ``by_map`` store in a recovery: exactly these pages are live (the store knows its own). ``bits``: an
+        array of 64-bit words, per block enough for one bit per page. Returns a line about it."""
         raise NotImplementedError
 
     cdef int forget(self, uint32_t block) except -1 nogil:
-        """Recovery: the block was erased after the checkpoint that says otherwise, so nothing of that holds."""
+        """Recovery: the block was erased after the checkpoint, so drop what the checkpoint says about it."""
         return 0
 
     cdef int pages_known(self) except -1 nogil:
-        """Recovery: the store's own pages are where they say by now, so they can be read; ``forget`` was called for
-        all blocks that were erased since the checkpoint. Everything behind this is about pages found since.
-        May read."""
+        """Recovery: the places of the store's own pages are final, so they can be read; ``forget`` was called for all
+        blocks erased since the checkpoint. Later calls are about pages found since. May read."""
         return 0
 
     def live_in(self, uint32_t block):
@@ -192,5 +191,5 @@ cdef class Validity:
             free(out)
 
     def check(self):
-        """Invariants of the store, each a line when broken."""
+        """One line for each broken invariant of the store."""
         return []

@@ -1,1 +1,1 @@
-"""A request's way: bytes to pages, write buffer, append, read, cleaning, wear levelling, the metadata log."""
+"""The path of a request: bytes to pages, write buffer, append, read, cleaning, wear levelling, the metadata log."""

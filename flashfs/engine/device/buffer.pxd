@@ -5,7 +5,7 @@ from nandimg._nand cimport Nand
 
 cdef class WriteBuffer:
     cdef readonly Nand nand
-    cdef readonly uint32_t slots, used, held      # used counts dropped slots too; held does not
+    cdef readonly uint32_t slots, used, held      # used includes dropped slots; held does not
     cdef readonly bint in_nvram, in_order  # in_order: it is emptied in LPA order
     cdef uint32_t page_bytes, mask
     cdef uint64_t nvram_from               # where its region of the NVRAM begins
@@ -14,8 +14,8 @@ cdef class WriteBuffer:
     cdef int64_t* ready_ns                 # when the program that last emptied the slot ends
     cdef uint32_t* table                   # open addressing, slot + 1
     cdef uint8_t* data
-    cdef uint64_t* turns                   # LPA << 32 | slot, in the order of emptying; these six only if in_order
-    cdef uint32_t* run_lpas                # what gather has put side by side
+    cdef uint64_t* turns                   # LPA << 32 | slot, in the order of emptying; this and run_* only if in_order
+    cdef uint32_t* run_lpas                # the pages that gather copied together
     cdef uint64_t* run_seqs
     cdef int64_t* run_ready
     cdef uint8_t* run_data

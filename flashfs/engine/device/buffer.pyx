@@ -1,10 +1,9 @@
 # distutils: language = c++
 """The write buffer: pages that were acknowledged and wait to be programmed, found by LPA.
 
-It fills slot by slot and is emptied as a whole, in order of arrival, so what is programmed together lies together; or,
-for a scheme that wants it so, in order of LPAs.
-With power-loss protection each slot is also kept in the image's NVRAM, and a slot is never overwritten while its
-page counts: a torn NVRAM write then costs the new version only, which nobody was told of yet.
+It fills slot by slot and is emptied as a whole, in order of arrival, or in LPA order if the scheme asks for that. With
+power-loss protection each slot is also kept in the image's NVRAM, and a slot is never overwritten while its page is
+needed: a torn NVRAM write then loses only the new version, which was not acknowledged yet.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -30,7 +29,7 @@ cdef enum:
 
 
 def nvram_bytes(slots, page_bytes):
-    """What a buffer of ``slots`` pages takes of the NVRAM."""
+    """Bytes of NVRAM that a buffer of ``slots`` pages needs."""
     return slots * (HEAD + page_bytes)
 
 
@@ -40,8 +39,8 @@ def nvram_slots(Nand nand not None):
 
 
 cdef class WriteBuffer:
-    """``slots`` pages of DRAM (of which ``data`` is NULL if the chip keeps no user data). ``run_most``, if not 0, is
-    how many pages at a time it hands out in LPA order."""
+    """``slots`` pages of DRAM (``data`` is NULL if the chip keeps no user data). If ``run_most`` is not 0, it is
+    emptied in LPA order, at most ``run_most`` pages at a time."""
 
     def __cinit__(self, Nand nand, uint32_t slots, bint in_nvram=False, uint32_t run_most=0):
         cdef uint32_t size = 4
@@ -68,7 +67,7 @@ cdef class WriteBuffer:
             self._make_room()
 
     def _make_room(self):
-        """For putting pages in order: a controller's DMA gathers them from where they are."""
+        """Allocate the tables and copies for LPA order (a controller's DMA would gather the pages without a copy)."""
         self.turns = <uint64_t*> malloc(max(1, self.slots) * 8)
         self.run_lpas = <uint32_t*> malloc(self.run_most * 4)
         self.run_seqs = <uint64_t*> malloc(self.run_most * 8)
@@ -106,8 +105,8 @@ cdef class WriteBuffer:
         return NONE
 
     cdef uint32_t add(self, uint32_t lpa, uint64_t seq) noexcept nogil:
-        """The slot for a new version of ``lpa``; the caller has seen to it that one is left, fills in the page and
-        calls ``settle``."""
+        """The slot for a new version of ``lpa``; the caller makes sure that one is left, fills in the page and calls
+        ``settle``."""
         cdef uint32_t at = (lpa * <uint32_t> 2654435761) >> 7 & self.mask
         cdef uint32_t slot = self.used
         while self.table[at]:
@@ -128,7 +127,8 @@ cdef class WriteBuffer:
         return slot
 
     cdef int64_t settle(self, uint32_t slot, int cause, int64_t t_ns) except -1 nogil:
-        """The slot's page is complete: with power-loss protection, make it survive. Returns when it does."""
+        """The slot's page is complete: with power-loss protection, store it in NVRAM. Returns the virtual time at which
+        it is safe."""
         cdef uint8_t[HEAD] head
         cdef uint64_t at
         cdef uint32_t sum
@@ -143,7 +143,7 @@ cdef class WriteBuffer:
         return self.nand.nvram_store(at, head, HEAD, cause, t_ns)
 
     cdef bint drop(self, uint32_t lpa) noexcept nogil:
-        """Forget ``lpa``; whether it was held. Its table entry stays, so that probing past it still works."""
+        """Forget ``lpa``; returns whether it was held. Its table entry stays, so that probing past it still works."""
         cdef uint32_t slot = self.find(lpa)
         if slot == NONE:
             return False
@@ -152,7 +152,7 @@ cdef class WriteBuffer:
         return True
 
     cdef int let_go(self, uint32_t first, uint32_t n) noexcept nogil:
-        """``n`` slots from ``first`` on, all of which held pages, hold none."""
+        """Empty ``n`` slots from ``first`` on, all of which held pages."""
         cdef uint32_t slot
         for slot in range(first, first + n):
             self.lpa_of[slot] = NONE
@@ -168,7 +168,7 @@ cdef class WriteBuffer:
     # --- in LPA order
 
     cdef uint32_t sort(self) noexcept nogil:
-        """Put the held pages in the order of their LPAs; how many there are."""
+        """Sort the held pages by LPA into ``turns``; returns how many there are."""
         cdef uint32_t slot, n = 0
         for slot in range(self.used):
             if self.lpa_of[slot] != NONE:
@@ -178,7 +178,7 @@ cdef class WriteBuffer:
         return n
 
     cdef int gather(self, uint32_t first, uint32_t n) noexcept nogil:
-        """Put side by side in ``run_*``: ``n`` pages, at most ``run_most``, from number ``first`` of that order on."""
+        """Copy ``n`` pages, at most ``run_most``, from number ``first`` of that order on, into ``run_*``."""
         cdef uint32_t i, slot
         for i in range(n):
             slot = <uint32_t> self.turns[first + i]
@@ -189,7 +189,7 @@ cdef class WriteBuffer:
         return 0
 
     cdef int gathered(self, uint32_t first, uint32_t n) noexcept nogil:
-        """Those pages are bound: ``run_ready`` says when each was programmed. Their slots hold none."""
+        """Those pages are bound, and ``run_ready`` has the time of each program: empty their slots."""
         cdef uint32_t i, slot
         for i in range(n):
             slot = <uint32_t> self.turns[first + i]
@@ -199,8 +199,8 @@ cdef class WriteBuffer:
         return 0
 
     def survivors(self, int cause=0, int64_t t_ns=0):
-        """[(LPA, sequence number, page)] of the NVRAM slots that are whole, of all that the image has room for: the
-        buffer that filled them may have been larger than this one."""
+        """[(LPA, sequence number, page)] of the whole NVRAM slots. Looks at all slots that the image has room for,
+        because the buffer that filled them may have been larger than this one."""
         out = []
         size = HEAD + self.page_bytes
         for slot in range(nvram_slots(self.nand) if self.nand.keeps_data else 0):
@@ -219,7 +219,7 @@ cdef class WriteBuffer:
         return self.slots * (self.page_bytes + 20 + (2 if self.in_order else 0)), held
 
     def check(self):
-        """Each held LPA is found in its slot; the counts add up."""
+        """One line for each held LPA that is not found in its slot, and for a wrong count."""
         problems = []
         held = [slot for slot in range(self.used) if self.lpa_of[slot] != NONE]
         if len(held) != self.held:

@@ -1,4 +1,4 @@
-# Requests in bytes, as a server gets them; flashfs.engine.device.ssd.Ssd knows pages.
+# Requests in bytes, as a server gets them; flashfs.engine.device.ssd.Ssd takes pages.
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from flashfs.engine.device.ssd cimport Ssd

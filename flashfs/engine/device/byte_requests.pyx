@@ -1,5 +1,5 @@
-"""Requests in bytes, of any alignment, as requests in pages: whole pages as runs, ragged ends by reading what is around
-them. The callers see to it that a request lies within the device."""
+"""Requests in bytes, of any alignment, as requests in pages: whole pages as runs, partial pages at the ends by
+read-modify-write. Callers must check that a request lies within the device."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -11,7 +11,8 @@ from flashfs.engine.device.remaps import not_whole
 
 
 cdef uint32_t run_at(Ssd ssd, uint64_t offset, uint64_t left, uint32_t* lpas) noexcept nogil:
-    """How many whole pages begin at ``offset``, up to RUN, and their LPAs; 0 if it is not the beginning of one."""
+    """How many whole pages begin at ``offset``, up to RUN, and their LPAs; 0 if ``offset`` is not the start of a
+    page."""
     cdef uint32_t i, n, lpa = <uint32_t> (offset // ssd.page_bytes)
     if offset % ssd.page_bytes:
         return 0
@@ -22,13 +23,13 @@ cdef uint32_t run_at(Ssd ssd, uint64_t offset, uint64_t left, uint32_t* lpas) no
 
 
 cdef uint32_t ragged(Ssd ssd, uint64_t offset, uint64_t left) noexcept nogil:
-    """How many bytes of the page around ``offset`` a request takes that does not take it whole."""
+    """How many bytes a request takes of the page around ``offset``, which it does not take whole."""
     return <uint32_t> min(left, ssd.page_bytes - offset % ssd.page_bytes)
 
 
 cdef int64_t read_bytes(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* into, int64_t t_ns) except -1 nogil:
-    """``size`` bytes from ``offset`` on (``into`` NULL: nobody wants them); returns the virtual time at which the last
-    one is there."""
+    """Read ``size`` bytes from ``offset`` on (``into`` NULL: they are dropped); returns the virtual time at which the
+    last one is read."""
     cdef uint32_t n, take, lpa
     cdef uint32_t[RUN] lpas
     cdef int64_t end = t_ns
@@ -51,8 +52,8 @@ cdef int64_t read_bytes(Ssd ssd, uint64_t offset, uint64_t size, uint8_t* into, 
 
 
 cdef int64_t write_bytes(Ssd ssd, uint64_t offset, uint64_t size, const uint8_t* data, int64_t t_ns) except -1 nogil:
-    """Returns the virtual time of the last acknowledgement. A page written in part is read first, which the host did
-    not ask for and which its counters do not show. ``data`` NULL: zeros."""
+    """Returns the virtual time of the last acknowledgement. A page written in part is read first; the host's counters
+    do not include that read. ``data`` NULL: zeros."""
     cdef uint32_t n, take, lpa
     cdef uint32_t[RUN] lpas
     cdef int64_t end = t_ns
@@ -79,8 +80,7 @@ cdef int64_t write_bytes(Ssd ssd, uint64_t offset, uint64_t size, const uint8_t*
 
 
 cdef int64_t trim_bytes(Ssd ssd, uint64_t offset, uint64_t size, int64_t t_ns) except -1 nogil:
-    """The range reads zeros: whole pages are given back, what is left of others is overwritten, unless they hold
-    nothing already."""
+    """Make the range read zeros: whole pages are trimmed; partial pages are overwritten unless they are unmapped."""
     cdef uint64_t whole
     cdef uint32_t take
     cdef int64_t end = t_ns
@@ -102,9 +102,9 @@ cdef int64_t trim_bytes(Ssd ssd, uint64_t offset, uint64_t size, int64_t t_ns) e
 
 cdef int64_t copy_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,
                         uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
-    """``size`` bytes at ``source`` are at ``target`` too; ranges that overlap are the caller's error. It goes by the
-    pages of the target, each of which changes once, wherever the holes and the pages of the source begin. One that is
-    all hole becomes a hole. ``scratch`` holds a page at least. A scheme that remaps shares what pages it can."""
+    """Copy ``size`` bytes from ``source`` to ``target``; the ranges must not overlap. Works by pages of the target:
+    each changes once, wherever the source's pages and holes begin. A page that gets only holes becomes a hole.
+    ``scratch`` holds at least one page. A scheme that remaps shares pages where it can."""
     if ssd.mapping.remapping is not None:
         return remap_steps(ssd, source, target, size, False, scratch, scratch_bytes, t_ns)
     return copy_up(ssd, source, target, size, scratch, scratch_bytes, t_ns)
@@ -112,12 +112,12 @@ cdef int64_t copy_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t size
 
 cdef int64_t remap_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, bint move, uint8_t* scratch,
                          uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
-    """The ``size`` bytes at ``target`` read what those at ``source`` did; the ranges may overlap. Where both begin at
-    the same place of a page, whole pages are remapped, and only ragged ends copied; else everything is. Each page of
-    the target changes once. With ``move`` the bytes of the source that are not the target's read zeros then: that is a
-    second change to a page which holds some of both, and it begins when the target is durable, so that a crash finds
-    what was moved in one of the two places. Where commands are atomic, one that cannot be is refused (OSError
-    EOPNOTSUPP), and nothing has changed."""
+    """Make the ``size`` bytes at ``target`` read what those at ``source`` did; the ranges may overlap. If both offsets
+    are equal modulo the page size, whole pages are remapped and only partial pages are copied; else everything is
+    copied. Each page of the target changes once. With ``move``, bytes of the source outside the target read zeros then.
+    This changes a page that holds some of both a second time, and begins once the target is durable, so that a crash
+    leaves moved data in one of the two places. If commands are atomic, one that cannot be is refused (OSError
+    EOPNOTSUPP) with nothing changed."""
     if size == 0 or source == target:
         return t_ns
     if ssd.mapping.remapping is not None and ssd.mapping.remapping.atomic:
@@ -127,7 +127,7 @@ cdef int64_t remap_bytes(Ssd ssd, uint64_t source, uint64_t target, uint64_t siz
 
 cdef int64_t remap_steps(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, bint move, uint8_t* scratch,
                          uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
-    """As ``remap_bytes``, in as many steps as it takes."""
+    """As ``remap_bytes``, in several steps."""
     cdef uint64_t low, high
     cdef uint64_t trimmed = ssd.host_trim
     if size == 0 or source == target:
@@ -139,7 +139,7 @@ cdef int64_t remap_steps(Ssd ssd, uint64_t source, uint64_t target, uint64_t siz
         t_ns = remap_aligned(ssd, source, target, size, scratch, scratch_bytes, t_ns)
     else:
         t_ns = copy_any(ssd, source, target, size, scratch, scratch_bytes, t_ns)
-    if move:  # in a step of its own: a page emptied before it is a target would change twice
+    if move:  # in a separate step: a page emptied before it is a target would change twice
         low = max(source, target + size) if target < source else source
         high = source + size if target < source else min(source + size, target)
         t_ns = ssd.settle(t_ns)
@@ -150,7 +150,7 @@ cdef int64_t remap_steps(Ssd ssd, uint64_t source, uint64_t target, uint64_t siz
 
 cdef int64_t remap_atomic(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, bint move,
                           int64_t t_ns) except -1 nogil:
-    """In one piece, or not at all: bytes of a page and ranges that overlap change in several steps."""
+    """As a whole, or not at all. Partial pages and overlapping ranges are refused: they change in several steps."""
     if source % ssd.page_bytes or target % ssd.page_bytes or size % ssd.page_bytes:
         with gil:
             raise not_whole(f"bytes {source} to {source + size} and {target} to {target + size}: whole pages of "
@@ -170,7 +170,7 @@ cdef inline int64_t remap_whole(Ssd ssd, uint64_t source, uint64_t target, uint6
 
 cdef int64_t remap_aligned(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,
                            uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
-    """Both ranges begin at the same place of a page. The end that the other range reaches into comes last."""
+    """Both offsets are equal modulo the page size. The end that the other range overlaps comes last."""
     cdef uint64_t head = 0, whole
     if target % ssd.page_bytes:
         head = ragged(ssd, target, size)
@@ -187,7 +187,7 @@ cdef int64_t remap_aligned(Ssd ssd, uint64_t source, uint64_t target, uint64_t s
 
 cdef int64_t copy_any(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,
                       uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
-    """As ``copy_up``, of ranges that may overlap."""
+    """As ``copy_up``, for ranges that may overlap."""
     if target < source or target - source >= size:
         return copy_up(ssd, source, target, size, scratch, scratch_bytes, t_ns)
     return copy_down(ssd, source, target, size, scratch, scratch_bytes, t_ns)
@@ -195,7 +195,7 @@ cdef int64_t copy_any(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, 
 
 cdef int64_t copy_up(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,
                      uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
-    """From the first byte to the last: the target may lie before the source and reach into it."""
+    """From the first byte to the last: the target may begin before the source and overlap it."""
     cdef uint64_t part
     while size:
         if target % ssd.page_bytes or size < ssd.page_bytes:
@@ -213,7 +213,7 @@ cdef int64_t copy_up(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, u
 
 cdef int64_t copy_down(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,
                        uint64_t scratch_bytes, int64_t t_ns) except -1 nogil:
-    """From the last byte to the first: the target lies behind the source, which reaches into it."""
+    """From the last byte to the first: the target begins after the source and overlaps it."""
     cdef uint64_t part, end
     cdef bint hole
     while size:
@@ -240,7 +240,7 @@ cdef int64_t copy_down(Ssd ssd, uint64_t source, uint64_t target, uint64_t size,
 
 
 cdef inline bint is_hole(Ssd ssd, uint64_t offset) except -1 nogil:
-    """Whether a page's worth of bytes from here on is nothing."""
+    """Whether a page's worth of bytes from ``offset`` on is all holes."""
     return seek_mapped(ssd, offset, ssd.page_bytes, True) == ssd.page_bytes
 
 
@@ -256,8 +256,8 @@ cdef int64_t copy_part(Ssd ssd, uint64_t source, uint64_t target, uint64_t size,
 
 cdef uint64_t copy_whole(Ssd ssd, uint64_t source, uint64_t target, uint64_t size, uint8_t* scratch,
                          int64_t* t_ns) except 0 nogil:
-    """The first of these whole pages of the target: those that are all hole, or those before the next such one.
-    Returns how many bytes that was; ``t_ns`` goes on."""
+    """Copy the first of these whole pages of the target: a run of holes, or the pages before the next hole. Returns how
+    many bytes that was, and advances ``t_ns``."""
     cdef uint64_t part = whole_pages(ssd, seek_mapped(ssd, source, size, True))
     if part:
         t_ns[0] = trim_bytes(ssd, target, part, t_ns[0])
@@ -269,8 +269,7 @@ cdef uint64_t copy_whole(Ssd ssd, uint64_t source, uint64_t target, uint64_t siz
 
 
 cdef uint64_t seek_mapped(Ssd ssd, uint64_t offset, uint64_t size, bint mapped) except? 0xFFFFFFFFFFFFFFFF nogil:
-    """How many bytes from ``offset`` on it is to the first one whose page is ``mapped`` (or is not); at most ``size``.
-    """
+    """Bytes from ``offset`` to the first one whose page is ``mapped`` (or is not); at most ``size``."""
     cdef uint64_t first = offset // ssd.page_bytes, end = (offset + size - 1) // ssd.page_bytes + 1, lpa = first
     cdef uint32_t i, n
     cdef bint here
@@ -297,7 +296,7 @@ cdef uint64_t seek_mapped(Ssd ssd, uint64_t offset, uint64_t size, bint mapped) 
 # --- the same for Python
 
 def read_range(Ssd ssd not None, uint64_t offset, uint8_t[::1] into not None, int64_t t_ns=0):
-    """Bytes at any offset into ``into``; returns the virtual time at which the last one is there."""
+    """Read bytes at any offset into ``into``; returns the virtual time at which the last one is read."""
     cdef uint8_t* at = &into[0] if into.shape[0] else <uint8_t*> NULL
     cdef uint64_t size = into.shape[0]
     with nogil:
@@ -306,7 +305,7 @@ def read_range(Ssd ssd not None, uint64_t offset, uint8_t[::1] into not None, in
 
 
 def write_range(Ssd ssd not None, uint64_t offset, const uint8_t[::1] data not None, int64_t t_ns=0):
-    """Bytes at any offset; returns the virtual time of the last acknowledgement."""
+    """Write bytes at any offset; returns the virtual time of the last acknowledgement."""
     cdef const uint8_t* at = &data[0] if data.shape[0] else <const uint8_t*> NULL
     cdef uint64_t size = data.shape[0]
     with nogil:
@@ -315,14 +314,14 @@ def write_range(Ssd ssd not None, uint64_t offset, const uint8_t[::1] data not N
 
 
 def trim_range(Ssd ssd not None, uint64_t offset, uint64_t size, int64_t t_ns=0):
-    """Bytes at any offset read zeros."""
+    """Make bytes at any offset read zeros; returns the virtual time of the acknowledgement."""
     with nogil:
         t_ns = trim_bytes(ssd, offset, size, t_ns)
     return t_ns
 
 
 def copy_range(Ssd ssd not None, uint64_t source, uint64_t target, uint64_t size, int64_t t_ns=0):
-    """Bytes at ``source`` are at ``target`` too; the ranges do not overlap."""
+    """Copy bytes from ``source`` to ``target``; the ranges must not overlap."""
     cdef uint8_t[::1] scratch = bytearray(RUN * ssd.page_bytes)
     cdef uint64_t room = scratch.shape[0]
     with nogil:
@@ -331,7 +330,8 @@ def copy_range(Ssd ssd not None, uint64_t source, uint64_t target, uint64_t size
 
 
 def remap_range(Ssd ssd not None, uint64_t source, uint64_t target, uint64_t size, bint move=False, int64_t t_ns=0):
-    """Bytes at ``target`` read what those at ``source`` did, which ``move`` leaves empty; the ranges may overlap."""
+    """Make bytes at ``target`` read what those at ``source`` did; ``move`` empties the source. The ranges may
+    overlap."""
     cdef uint8_t[::1] scratch = bytearray(RUN * ssd.page_bytes)
     cdef uint64_t room = scratch.shape[0]
     with nogil:

@@ -9,7 +9,7 @@ cdef class DataCache:
     cdef readonly uint64_t hits, misses
     cdef uint32_t page_bytes, mask, newest, oldest, spare
     cdef uint32_t* lpa_of
-    cdef uint32_t* older                   # of a slot in use; of a spare one, the next spare one
+    cdef uint32_t* older                   # next older slot in use; of a spare slot, the next spare one
     cdef uint32_t* newer
     cdef uint32_t* chain                   # the next slot of the same bucket
     cdef uint32_t* bucket

@@ -1,7 +1,7 @@
-"""The data cache: pages in DRAM that were read or written lately, found by LPA; the one used longest ago makes room.
+"""The data cache: recently read or written pages in DRAM, found by LPA; LRU.
 
-It holds what flash or the write buffer holds too, so nothing is lost with it, and it is never asked what is durable.
-Its size is what the budget leaves beside the tables, and changes as they do.
+Everything in it is also in flash or in the write buffer, so losing it loses no data. Its size is what the tables leave
+of the budget, and changes as they do.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -17,14 +17,14 @@ cdef extern from "sys/mman.h" nogil:
     int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS, MAP_NORESERVE, MADV_DONTNEED
     void* MAP_FAILED
 
-SLOT_BYTES = 20  #: beside its page, of a slot: LPA, two links of the order of use, one of its bucket, a bucket
+SLOT_BYTES = 20  #: per slot, besides its page: LPA, two links of the order of use, one of its bucket, a bucket
 cdef enum:
     HOST_PAGE = 4096
 
 
 cdef class DataCache:
-    """``room`` slots at most; ``limit`` says how many may be in use. A chip that keeps no data has none cached either:
-    then a slot is where its page would be."""
+    """``room`` slots at most; ``limit`` sets how many may be in use. For a chip that keeps no data, the slots hold no
+    data either."""
 
     def __cinit__(self, Nand nand):
         self.nand = nand
@@ -47,7 +47,7 @@ cdef class DataCache:
         return 0
 
     cdef int reserve(self, uint32_t room) except -1:
-        """Room for so many slots, none of them in use; memory for pages is taken when they are first used."""
+        """Allocate ``room`` slots, none of them in use; memory for a page is taken when it is first used."""
         cdef uint32_t buckets = 1, slot
         cdef void* at
         self.release()
@@ -94,7 +94,7 @@ cdef class DataCache:
         return slot
 
     cdef uint32_t use(self, uint32_t lpa) noexcept nogil:
-        """As ``find``, for the host: counted, and the page is the one used last."""
+        """As ``find``, for the host: counts a hit or a miss, and makes the page the most recently used one."""
         cdef uint32_t slot = self.find(lpa)
         if slot == NONE:
             self.misses += 1
@@ -106,7 +106,8 @@ cdef class DataCache:
         return slot
 
     cdef uint32_t put(self, uint32_t lpa) noexcept nogil:
-        """The slot for ``lpa``, now the one used last; the caller fills in the page. NONE if there is none at all."""
+        """The slot for ``lpa``, now the most recently used; the caller fills in the page. NONE if no slot may be in
+        use."""
         cdef uint32_t at = (lpa * <uint32_t> 2654435761) >> 7 & self.mask
         cdef uint32_t slot = self.find(lpa)
         if slot == NONE:
@@ -141,7 +142,7 @@ cdef class DataCache:
         return 0
 
     cdef bint drop(self, uint32_t lpa) noexcept nogil:
-        """Forget ``lpa``; whether it was held."""
+        """Forget ``lpa``; returns whether it was held."""
         cdef uint32_t slot = self.find(lpa)
         if slot == NONE:
             return False
@@ -154,7 +155,8 @@ cdef class DataCache:
         return True
 
     cdef int limit(self, uint32_t slots) noexcept nogil:
-        """No more than ``slots`` pages are held from now on; what was used longest ago goes, and its memory with it."""
+        """Hold at most ``slots`` pages from now on; the least recently used ones are dropped and their memory is
+        freed."""
         cdef uint32_t slot
         self.slots = min(slots, self.room)
         while self.held > self.slots:
@@ -203,7 +205,7 @@ cdef class DataCache:
         return self.slots * (self.page_bytes + SLOT_BYTES), self.room * 16 + buckets + pages
 
     def pages(self):
-        """The LPAs held, the one used last first."""
+        """The LPAs held, the most recently used first."""
         out = []
         slot = self.newest
         while slot != NONE and len(out) <= self.held:
@@ -212,7 +214,8 @@ cdef class DataCache:
         return out
 
     def check(self):
-        """Each page held is found, once; the order of use holds them all, either way round; the rest are spare."""
+        """One line per broken invariant: each held page is found once; the order of use has all of them in both
+        directions; the rest are spare."""
         problems = []
         order = self.pages()
         if len(order) != self.held or len(set(order)) != len(order):

@@ -15,8 +15,8 @@ cdef class MetaLog:
     cdef readonly uint64_t checkpoint_id
     cdef readonly uint32_t descriptor_ppa
     cdef readonly uint32_t checkpoint_pages, checkpoint_blocks, log_blocks, log_blocks_most
-    cdef public uint32_t fill_least        # pages of one fill in a row that are not programmed; 0: all are programmed
-    cdef uint64_t saved_most               # bytes of sections that a checkpoint was planned for
+    cdef public uint32_t fill_least        # pages in a row of one fill that are not programmed; 0: program all
+    cdef uint64_t saved_most               # the largest size of a checkpoint's sections, in bytes
     cdef readonly uint32_t pending_n, pending_room
     cdef readonly uint64_t checkpoints_n, trim_pages_n
     cdef TrimRecord* pending

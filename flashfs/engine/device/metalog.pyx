@@ -2,8 +2,8 @@
 # cython: wraparound=True, boundscheck=True
 """The metadata log: checkpoints, the trims since the last one, and the mark that a clean checkpoint was mounted.
 
-Each checkpoint begins a fresh block and everything before it is dead once it is complete and durable, so the log is
-never cleaned: a checkpoint compacts it. SPEC.md ("metadata log") describes the pages.
+Each checkpoint begins a new block, and all older blocks are dead once it is durable, so the log is never cleaned: a
+checkpoint compacts it. SPEC.md ("metadata log") describes the pages.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -46,13 +46,13 @@ DESCRIPTOR = struct.Struct("<4sIQQQQIIIIQ")
 mounts"""
 SECTION = struct.Struct("<8sQI")  #: name, bytes, checksum
 SECTION_NAME_BYTES = 8
-EXTENT = struct.Struct("<II")  #: first PPA, or which fill; pages
+EXTENT = struct.Struct("<II")  #: first PPA, or the kind of fill; pages
 FILL_ONES = NONE
 FILL_ZEROS = NONE - 1
 FILLS = {FILL_ONES: 0xFF, FILL_ZEROS: 0}
-"""In place of an extent's first PPA: its pages are not in flash, and all their bytes are the same."""
-LARGE_BYTES = 1 << 20  #: of a section that is read into memory which takes no room before it is written to
-FILL_LEAST = 32  #: pages in a row for which an extent of their own is worth it
+"""In place of an extent's first PPA: the pages are not in flash, and all their bytes have this value."""
+LARGE_BYTES = 1 << 20  #: a section of this size is read into memory that takes no room until written
+FILL_LEAST = 32  #: pages in a row for which a separate extent pays off
 INDEX = struct.Struct("<4sIII")  #: magic, checksum of all that follows it, extents, previous index PPA
 BOOT = struct.Struct("<4sIQI")  #: magic, checksum of all that follows it, id, descriptor PPA
 TRIM_HEAD = struct.Struct("<4sI")  #: magic, records; each record is u32 LPA, u32 pages, u64 seq
@@ -63,7 +63,7 @@ MAGIC_TRIM = b"FFTR"
 
 
 def sealed(raw):
-    """The record with its checksum filled in: CRC-32C of everything behind the checksum's own field."""
+    """The record with its checksum filled in: CRC-32C of everything after the checksum's own field."""
     return raw[:4] + struct.pack("<I", checksum(raw[8:])) + raw[8:]
 
 
@@ -73,7 +73,8 @@ def is_sealed(raw):
 
 def parse_descriptor(raw):
     """(id, seq, order, stream bytes, flags, number of sections, of extents, last index PPA, mounts), [(section, bytes,
-    checksum)] and [(PPA, pages)] of a descriptor, sealed or not; None if it is none or claims more than fits a page."""
+    checksum)] and [(PPA, pages)] of a descriptor, sealed or not; None if it is not a descriptor or claims more than
+    fits a page."""
     if raw[:4] != MAGIC_DESCRIPTOR:
         return None
     head = DESCRIPTOR.unpack_from(raw)[2:]
@@ -86,7 +87,8 @@ def parse_descriptor(raw):
 
 
 def parse_index(raw):
-    """[(PPA, pages)] of an index page, sealed or not; None if it is none or claims more than a page holds."""
+    """[(PPA, pages)] of an index page, sealed or not; None if it is not an index page or claims more than a page
+    holds."""
     if raw[:4] != MAGIC_INDEX:
         return None
     n = INDEX.unpack_from(raw)[2]
@@ -117,7 +119,7 @@ cdef class MetaLog:
         free(self.oob)
 
     def plan(self, uint64_t saved_bytes):
-        """How much a checkpoint of ``saved_bytes`` takes: pages, blocks, and the log blocks allowed behind it."""
+        """Set the size of a checkpoint of ``saved_bytes``: pages, blocks, and the log blocks allowed after it."""
         cdef uint32_t page_bytes = self.ssd.nand.page_bytes
         cdef uint32_t per_block = self.ssd.nand.pages_per_block
         self.saved_most = saved_bytes
@@ -128,7 +130,7 @@ cdef class MetaLog:
         self.log_blocks_most = 0 if self.ssd.nand.blocks < 64 else max(1, self.checkpoint_blocks // 4)
 
     def fitting(self, needed, more):
-        """Those of the sections ``more`` that a checkpoint of the sections ``needed`` has room for, in their order."""
+        """The sections of ``more``, in their order, that fit a checkpoint besides the sections ``needed``."""
         cdef uint64_t taken = sum(len(memoryview(data)) for data in needed.values())
         found = {}
         for name, data in more.items():
@@ -141,7 +143,8 @@ cdef class MetaLog:
 
     cdef uint32_t append(self, int kind, uint32_t lpa, uint64_t seq, int flags, const uint8_t* data,
                          int cause) except? 0xFFFFFFFE nogil:
-        """Program one metadata page and return its PPA; a block in which that fails is left and retired later."""
+        """Program one metadata page and return its PPA; after a failed program, the block is retired later and another
+        one is used."""
         cdef uint32_t block, page, done = 0
         cdef Oob oob
         while True:
@@ -167,7 +170,7 @@ cdef class MetaLog:
             self.ssd.pool.retire(block)
 
     cdef int take_up(self, uint32_t block) except -1:
-        """A block that was just opened is the log's."""
+        """Make a block that was just opened part of the log."""
         try:
             self.blocks.append(block)
         except BaseException:
@@ -190,8 +193,8 @@ cdef class MetaLog:
     # --- trims
 
     cdef bint extends_trim(self, uint32_t lpa, uint64_t seq) noexcept nogil:
-        """Whether the newest record ends at ``lpa`` and nothing else took a sequence number since: one record then
-        does for both."""
+        """Whether the newest record ends at ``lpa`` and no sequence number was given since: one record then covers
+        both."""
         cdef TrimRecord* last
         if self.pending_n == 0:
             return False
@@ -212,7 +215,7 @@ cdef class MetaLog:
         return 0
 
     cdef int log_trims(self) except -1 nogil:
-        """Program the pending records; they count from the next sync on."""
+        """Program the pending records; they are durable after the next sync."""
         cdef uint64_t newest
         if self.pending_n == 0:
             return 0
@@ -227,16 +230,16 @@ cdef class MetaLog:
         return 0
 
     def mark_mounted(self):
-        """Behind a clean checkpoint, before anything else is changed: it is clean no more."""
+        """Append the mount mark after a clean checkpoint, before anything else is changed: it is not clean any more."""
         memset(self.page, 0, self.ssd.nand.page_bytes)
         self.append(KIND_MOUNT, 0, self.checkpoint_id, 0, self.page, CAUSE_MOUNT)
 
     # --- checkpoints
 
     def write(self, sections, uint64_t seq, uint64_t mounts, bint clean):
-        """Write a checkpoint of ``sections`` {name: buffer}. It counts once its descriptor is programmed and synced;
-        returns the blocks that held what came before, dead from then on. If it fails before that, the log is what it
-        was, and what was written of the new one is dead."""
+        """Write a checkpoint of ``sections`` {name: buffer}. It is valid once its descriptor is programmed and synced.
+        Returns the blocks of the log before it, which are dead from then on. If it fails before that, the log is
+        unchanged and the new pages are dead."""
         before = self.blocks, self.block, self.log_blocks
         self.blocks, self.block, self.log_blocks = [], NONE, 0
         try:
@@ -267,37 +270,39 @@ cdef class MetaLog:
         flags = FLAG_LAST | (FLAG_CLEAN if clean else 0)
         raw = sealed(raw.ljust(self.ssd.nand.page_bytes, b"\0"))
         ppa = self.put(raw, 0, identity, flags)
-        while not self._fits_descriptor(ppa):  # its program failed, and another block began with it
+        while not self._fits_descriptor(ppa):  # a program failed, so it went to the start of another block
             self._pad_to_descriptor(identity)
             ppa = self.put(raw, 0, identity, flags)
         self.descriptor_ppa = ppa
         self.checkpoint_id = identity
         self.checkpoints_n += 1
-        self.pending_n = 0  # what they say is in the mapping just saved
+        self.pending_n = 0  # the saved mapping includes these trims
 
     def _pad_to_descriptor(self, identity):
-        """``self.block`` is NONE where all of the stream is fill: then the descriptor opens it."""
+        """Pad up to a page that may be the descriptor. ``self.block`` is NONE if the whole stream is fill: then the
+        descriptor opens a block."""
         while not self._fits_descriptor(self.ssd.pool.next_page[self.block] if self.block != NONE else 0):
             self.append(KIND_PAD, 0, identity, 0, NULL, CAUSE_CHECKPOINT)
 
     def _fits_descriptor(self, ppa):
-        """Whether that page of a block may be the descriptor: the page behind it must exist, and where pages are paired
-        it must complete a group, or a torn program of what follows could take pages of the checkpoint along."""
+        """Whether that page of a block may be the descriptor. A page must follow it in the block; with paired pages it
+        must complete a group, or a torn program of a later page could destroy pages of the checkpoint."""
         group = 2 * self.ssd.nand.paired_pages
         at = ppa % self.ssd.nand.pages_per_block
         return at != self.ssd.nand.pages_per_block - 1 and (not group or (at + 1) % group == 0)
 
     def point_boot(self):
-        """Leave a hint where the checkpoint is, and what the device did in its life."""
+        """Write the boot hint: where the checkpoint is, and the lifetime counters."""
         self._hint(self.checkpoint_id, self.descriptor_ppa, life_of(self.ssd))
 
     def point_boot_nowhere(self, identity):
-        """For a checkpoint whose hint the power cut prevented: older hints count no more. It names no page, for that
-        checkpoint may be a clean one, and the device is about to change; what the device did since is not known."""
+        """For a checkpoint whose hint was lost to a power cut: invalidate older hints. The hint names no page, because
+        that checkpoint may be a clean one and the device is about to change. The lifetime counters stay those of the
+        newest hint."""
         self._hint(identity, NONE, Life.of(newest_slot(self.ssd.nand)))
 
     def _hint(self, identity, ppa, life):
-        """Never over the newest one: were that write cut short, an older one would count again."""
+        """Never overwrite the newest hint: if that write were interrupted, an older hint would be in force again."""
         raw = sealed((BOOT.pack(MAGIC_BOOT, 0, identity, ppa) + life.pack()).ljust(64, b"\0"))
         slot = int(newest_slot(self.ssd.nand) == self.ssd.nand.boot_slot(0))
         self.ssd.nand.boot_write(slot, <const uint8_t*> <char*> raw)
@@ -308,8 +313,8 @@ cdef class MetaLog:
         return self.append(KIND_CHECKPOINT, lpa, identity, flags, self.page, CAUSE_CHECKPOINT)
 
     def _write_stream(self, buffers, identity):
-        """The sections end to end, cut into pages; returns the extents they went to. Of a table that nobody has written
-        to, most pages are one fill: where there are many in a row, they are an extent that takes no page."""
+        """Write the sections end to end, cut into pages; returns their extents. Unused tables consist mostly of pages
+        of one byte value: many of those in a row are an extent without pages in flash."""
         cdef const uint8_t[::1] view
         cdef uint32_t page_bytes = self.ssd.nand.page_bytes, index = 0, ppa, fill
         cdef uint64_t at, n, take, filled = 0, number = identity
@@ -342,14 +347,15 @@ cdef class MetaLog:
 
     @staticmethod
     def _extend(extents, ppa):
-        """One page more, at ``ppa``."""
+        """Add the page at ``ppa``."""
         if extents and extents[-1][0] + extents[-1][1] == ppa:
             extents[-1] = (extents[-1][0], extents[-1][1] + 1)
         else:
             extents.append((ppa, 1))
 
     def _write_index(self, extents, table_bytes, identity):
-        """Index pages for the extents that do not fit the descriptor; returns (last index PPA, the rest)."""
+        """Write index pages for the extents that do not fit the descriptor; returns (last index PPA, the other
+        extents)."""
         page_bytes = self.ssd.nand.page_bytes
         fit = (page_bytes - DESCRIPTOR.size - table_bytes) // EXTENT.size
         per_page = (page_bytes - INDEX.size) // EXTENT.size
@@ -362,7 +368,7 @@ cdef class MetaLog:
         return previous, extents
 
     def adopt(self, found, blocks):
-        """After a load: this checkpoint and these blocks are the log; ``found`` is a LoadedCheckpoint."""
+        """After a load: make this checkpoint and these blocks the log; ``found`` is a LoadedCheckpoint."""
         self.checkpoint_id = found.identity
         self.descriptor_ppa = found.descriptor_ppa
         self.blocks = list(blocks)
@@ -380,7 +386,7 @@ cdef class MetaLog:
 
 
 cdef uint32_t fill_pages(const uint8_t* at, uint64_t n, uint32_t page_bytes) noexcept nogil:
-    """How many whole pages from ``at`` on, of ``n`` bytes, are all zeros, or all ones."""
+    """How many whole pages of the ``n`` bytes at ``at`` are, from the first on, all zeros or all ones."""
     cdef uint32_t pages = 0, i
     cdef uint64_t fill = 0 if at[0] == 0 else ~(<uint64_t> 0)
     cdef uint64_t word
@@ -397,10 +403,10 @@ cdef uint32_t fill_pages(const uint8_t* at, uint64_t n, uint32_t page_bytes) noe
 
 class LoadedCheckpoint:
     """A checkpoint read back and verified; ``sections`` maps names to buffers, ``sizes`` to bytes. ``read_page(ppa)``
-    gives the data of a metadata page or None; ``read_run(ppa, into)``, if whoever reads has such a thing, fills a
-    buffer from pages one behind the other and says how many bytes it got. It is refused if it takes more than
-    ``pages_most`` pages, before they are read: what a descriptor claims may be anything. ``places``: {section:
-    buffer} of sections that are read there if they are as long. CorruptError says what does not fit."""
+    gives the data of a metadata page or None; ``read_run(ppa, into)``, optional, fills a buffer from consecutive pages
+    and returns how many bytes it got. A checkpoint of more than ``pages_most`` pages is refused before they are read,
+    because a descriptor may be wrong. ``places``: {section: buffer}; a section of the buffer's length is read into it.
+    CorruptError for anything that does not fit."""
 
     def __init__(self, read_page, descriptor_ppa, page_bytes, pages_most, read_run=None, places=None):
         self.places = places or {}
@@ -438,7 +444,7 @@ class LoadedCheckpoint:
         return INDEX.unpack_from(raw)[3]
 
     def _read_sections(self, read_run, table, page_bytes):
-        """Each section into a buffer of its own, so that a table of gigabytes is in memory once."""
+        """Read each section into a buffer of its own, so that a table of gigabytes is in memory once."""
         if sum(n for _, n in self.extents) != -(-self.stream_bytes // page_bytes):
             raise CorruptError(f"checkpoint {self.identity}: its extents do not hold {self.stream_bytes} bytes")
         stream = _Stream(read_run, self.extents, page_bytes, self.identity)
@@ -468,7 +474,7 @@ class LoadedCheckpoint:
 
 
 class _Stream:
-    """What the pages of some extents hold, end to end."""
+    """The contents of the pages of some extents, as a stream of bytes."""
 
     def __init__(self, read_run, extents, page_bytes, identity):
         self.read_run = read_run
@@ -479,12 +485,12 @@ class _Stream:
         self.rest = b""                    # ... and of its page before
 
     def take(self, size, place=None):
-        """The next ``size`` bytes, in ``place`` if there is one; there are as many."""
+        """The next ``size`` bytes, in ``place`` if given; the caller knows that there are as many."""
         if place is not None:
             part = place
         elif size < LARGE_BYTES:
             part = bytearray(size)
-        else:  # zeros that are not there before somebody writes to them
+        else:  # zeros that take no memory until they are written
             part = memoryview(numpy.zeros(size, numpy.uint8))
         view = memoryview(part)
         at = min(size, len(self.rest))
@@ -506,7 +512,7 @@ class _Stream:
         return part
 
     def _fill(self, into):
-        """The next pages of an extent, from flash; or from none, if all their bytes are the same."""
+        """Fill ``into`` with the next pages of an extent, from flash, or with its fill byte."""
         if self.ppa in FILLS:
             set_bytes(into, FILLS[self.ppa])
             self.pages -= len(into) // self.page_bytes
@@ -527,7 +533,7 @@ cdef set_bytes(uint8_t[::1] into, int byte):
 
 
 def _by_page(read_page, page_bytes):
-    """``read_run`` of whoever has only ``read_page``."""
+    """A ``read_run`` made from ``read_page``."""
     def read_run(ppa, into):
         for at in range(0, len(into), page_bytes):
             raw = read_page(ppa + at // page_bytes)
@@ -539,7 +545,7 @@ def _by_page(read_page, page_bytes):
 
 
 def trim_records(raw):
-    """[(LPA, pages, seq)] of a trim page; CorruptError if it is none."""
+    """[(LPA, pages, seq)] of a trim page; CorruptError if it is not a trim page."""
     magic, n = TRIM_HEAD.unpack_from(raw)
     if magic != MAGIC_TRIM or n > (len(raw) - TRIM_HEAD.size) // 16:
         raise CorruptError("trim page: its head is not that of a trim page")
@@ -553,8 +559,8 @@ def newest_slot(nand):
 
 
 def life_of(Engine ssd not None):
-    """Its whole life until now. A mount that found a clean checkpoint stands on it, or has left a mark; if it does
-    neither, and the device was not just made, the power had gone."""
+    """The lifetime counters now. A mount that found a clean checkpoint is unchanged since, or has programmed its mark.
+    If neither holds and the device is not new, the last shutdown was unsafe."""
     slot = newest_slot(ssd.nand)
     cdef uint64_t programs = 0
     cdef int cause
@@ -565,8 +571,8 @@ def life_of(Engine ssd not None):
 
 
 def boot_hints(slots):
-    """[(id, descriptor PPA)] of the boot slots that are whole, newest first. Ids are counted one by one: a hint of an
-    id that no device lives to see says nothing."""
+    """[(id, descriptor PPA)] of the boot slots that are whole, newest first. Ids count up by one, so a hint with an id
+    of 2^40 or more is ignored: no device gets that far."""
     found = []
     for raw in slots:
         if raw[:4] == MAGIC_BOOT and is_sealed(raw):

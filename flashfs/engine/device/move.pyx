@@ -6,8 +6,8 @@ from flashfs.engine.contract.engine cimport Engine
 
 
 cdef class MoveLists:
-    """Buffers for one block, and lists for as many pages as one move may carry: a controller has them in DRAM, and
-    the ledger counts them."""
+    """Buffers for one block, and lists for the most pages of one move. A controller has them in DRAM, so the DRAM
+    figures include them."""
 
     def __cinit__(self, Engine ssd):
         cdef uint32_t pages = ssd.nand.pages_per_block
@@ -89,8 +89,8 @@ cdef class MoveLists:
         return self.pages_per_block + RUN
 
     def tables(self):
-        """(as a controller packs it, as allocated): a block, a run put in order, and the lists about them. What a chip
-        does not keep takes no room in its ledger."""
+        """(bytes as a controller packs them, bytes allocated) of a block, a sorted run, and their lists. Data that the
+        chip does not keep is not counted."""
         pages = (self.pages_per_block + RUN) * self.page_bytes
         held = self.pages_per_block * 47 + self.spares_kept() * self.oob_bytes
         if self.victims != NULL:
@@ -98,7 +98,8 @@ cdef class MoveLists:
         return held + (pages if self.ssd.nand.keeps_data else 0), held + (pages if self.data != NULL else 0)
 
     cdef int hold_data(self, Move* move) except -1 nogil:
-        """A chip that keeps no user data keeps those of translation pages."""
+        """Allocate data buffers for this move: a chip that keeps no user data still keeps the data of translation
+        pages."""
         move.with_data = True
         if self.data == NULL or self.gather == NULL:
             if self.data == NULL:

@@ -7,19 +7,19 @@ from flashfs.engine.device.move cimport Move, MoveLists
 
 
 cdef enum:
-    GROUPS = 255             # moves of groups that a recovery can tell apart: then a checkpoint is due
+    GROUPS = 255             # moves of groups that a recovery can distinguish: after so many, a checkpoint is due
     KINDS = 8                # of pages
 
 
 @cython.final
 cdef class Mover(MoveLists):
-    cdef readonly uint64_t lost_pages      # live pages that could not be read when they were to move
-    cdef uint64_t[KINDS] moved_reads       # pages that moves read and programmed, by what they hold
+    cdef readonly uint64_t lost_pages      # live pages that could not be read when they were moved
+    cdef uint64_t[KINDS] moved_reads       # pages that moves read and programmed, by kind
     cdef uint64_t[KINDS] moved_programs
     cdef uint32_t groups                   # moves of groups since the last checkpoint
-    cdef readonly uint64_t moves           # that came to their end
-    cdef readonly int64_t sort_ns          # of wall time that sorting took: no figure, for it is never the same twice
-    cdef bint moved_metadata               # since the last sync of which the marks are durable too
+    cdef readonly uint64_t moves           # completed moves
+    cdef readonly int64_t sort_ns          # wall time of sorting; not among the figures, because it varies between runs
+    cdef bint moved_metadata               # metadata pages were moved since the last sync whose notes are durable
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil
     cdef int begin(self, Move* move, int stream, int cause) noexcept nogil
     cdef bint has_left(self, uint32_t block, uint64_t order) noexcept nogil

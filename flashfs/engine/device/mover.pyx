@@ -1,16 +1,16 @@
 # distutils: language = c++
-"""The mover: it carries live pages to where placement puts them, whoever asked for it and why: those of a block, of a
-group of blocks, or any.
+"""The mover moves live pages to where placement puts them, for any cause: the pages of a block, of a group of blocks,
+or single pages.
 
-A move is one transaction: every page is read and copied, then the owners of the pages hear of it, then the old pages
-die and the blocks are released. Broken off or cut at any point before that, it has changed nothing.
+A move is one transaction: every page is read and copied, then the owners of the pages are updated, then the old pages
+die and the blocks are released. If it ends early or power is cut before that, nothing has changed.
 
-A block is read at once. Of a group, which may be a thousand times what a buffer holds, the spare areas are read first;
-that is enough to sort by LPA. Then each page is read when its turn comes.
+A block is read at once. A group may be a thousand times larger than a buffer: its spare areas are read first, which is
+enough to sort by LPA, and each page is read when it is programmed.
 
-The copies of a group say which move made them (``Oob.group``), and the last of them that it is the last: a recovery
-undoes as a whole what was not finished, or the copies of a victim that was through would fill blocks that nobody has
-emptied.
+Each copy of a group carries the number of its move (``Oob.group``); the last copy has FLAG_LAST. A recovery undoes an
+unfinished move as a whole: otherwise the copies of finished victims would take room without any block having been
+released.
 """
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -49,22 +49,22 @@ cdef extern from *:
     int leading_zeros "__builtin_clzll"(unsigned long long) nogil
 
 cdef enum:
-    REPORTS = 2              # to validity, of each page that is moved: its two places
+    REPORTS = 2              # to validity, per moved page: its old and its new place
 
 cdef uint32_t OF_USER = NONE - 1  # in place of a number of pages
 
 
 @cython.final
 cdef class Mover(MoveLists):
-    """Carries out moves, one at a time; see the module."""
+    """Does moves, one at a time; see the module."""
 
     def resume(self, uint32_t groups):
-        """So many moves of groups were made since the last checkpoint."""
+        """After a recovery: ``groups`` moves of groups were made since the last checkpoint."""
         self.groups = groups
 
     def moved(self):
-        """{kind of page: (read, programmed)} in moves, whoever asked for them. Of user pages a group's are not in it:
-        they are what else is counted under the same causes."""
+        """{kind of page: (read, programmed)} in moves of all causes. Reads of a group's user pages are not included:
+        they are the remaining reads under the same causes."""
         return {kind: (self.moved_reads[kind], self.moved_programs[kind]) for kind in range(KINDS)
                 if self.moved_reads[kind] or self.moved_programs[kind]}
 
@@ -78,18 +78,18 @@ cdef class Mover(MoveLists):
         cdef int before = self.ssd.stopped
         cdef uint64_t order = self.ssd.pool.order[block]
         cdef Move move
-        if self.ssd.validity.in_flash:     # before any of its pages is known
+        if self.ssd.validity.in_flash:     # before any of its PPAs is held
             self.ssd.validity.prepare(REPORTS * self.ssd.validity.count(block), False)
             if self.has_left(block, order):
                 return 1
         self.begin(&move, stream, cause)
         move.kind = self.ssd.kind_of(block)
         if move.kind != KIND_USER:
-            move.stream = self.ssd.pool.stream[block]  # such pages stay among themselves
+            move.stream = self.ssd.pool.stream[block]  # such pages stay in their own stream
             self.hold_data(&move)
         n = self.collect(&move, block)
         if n == OF_USER:
-            with gil:  # and a recovery has read from that whose the block is
+            with gil:  # a recovery takes the owner of the block from its stream
                 self.ssd.alarm(f"block {block}: its first page was meant for another block: the map names others in it")
             self.ssd.pool.stream[block] = STREAM_GC
             return self.relocate(block, STREAM_GC, cause)
@@ -97,7 +97,7 @@ cdef class Mover(MoveLists):
             return 0
         self.moved_metadata |= n != 0 and move.kind != KIND_USER
         self.ssd.stopped = IN_MOVE
-        self.ssd.victims.not_candidate(block)  # first: its pages die one by one, and change lists each time
+        self.ssd.victims.not_candidate(block)  # first, or each page that dies would change its list
         self.commit_move(&move, n)
         for i in range(move.gone_n):
             (<Owner> self.ssd.owner_at[move.kind]).page_lost(self.gone[i])
@@ -109,7 +109,7 @@ cdef class Mover(MoveLists):
         return 1
 
     cdef int begin(self, Move* move, int stream, int cause) noexcept nogil:
-        """A move of user pages of one block, until the caller says otherwise."""
+        """Initialise a move of one block's user pages; the caller changes the fields for other moves."""
         memset(move, 0, sizeof(Move))
         move.stream = stream
         move.cause = cause
@@ -119,13 +119,13 @@ cdef class Mover(MoveLists):
         return 0
 
     cdef bint has_left(self, uint32_t block, uint64_t order) noexcept nogil:
-        """Whether the block has been released, and perhaps opened again, since it was the one opened at ``order``: what
-        validity in flash has to prepare may clean, and take that very block."""
+        """Whether the block was released, and perhaps opened again, since it had this ``order``: ``prepare`` of a
+        validity store in flash may clean, and that may take this block."""
         return (self.ssd.pool.order[block] != order or self.ssd.pool.state[block] == STATE_FREE
                 or self.ssd.pool.state[block] == STATE_PENDING)
 
     cdef int end_move(self, const Move* move) except -1 nogil:
-        """All is consistent again."""
+        """After a move, with all tables consistent."""
         self.moves += 1
         if move.kind == KIND_USER:
             self.ssd.map_ns = self.ssd.now_ns
@@ -165,9 +165,9 @@ cdef class Mover(MoveLists):
         return 1
 
     cdef uint32_t pick_group(self, const uint32_t* blocks, uint32_t n, int stream, int cause) except? 0xFFFFFFFE nogil:
-        """Put those of the blocks that can be moved together into ``victims``, and move the others, one by one: those
-        of another kind, and empty ones; or all of them, if not all can be. Returns how many are left to be moved, with
-        room in validity for what is to be reported of them; NONE if placement broke it off."""
+        """Put the blocks that can be moved together into ``victims``, and move the others (of another kind, or empty)
+        one by one; move all one by one if a group move is not possible. Returns how many are left to move, with room in
+        validity for their reports; NONE if placement ended a move."""
         cdef uint32_t i, many = 0
         cdef uint64_t pages = 0
         for i in range(n):
@@ -190,18 +190,18 @@ cdef class Mover(MoveLists):
                 return NONE
         if not self.ssd.validity.in_flash:
             return many
-        pages *= REPORTS            # before any of them is known
+        pages *= REPORTS            # before any PPA is held
         pages -= min(pages, <uint64_t> self.ssd.validity.prepare(<uint32_t> pages, False))
         for i in range(many):
             if self.ssd.pool.state[self.victims[i]] != STATE_CLOSED:
-                return NONE         # what was prepared has cleaned: see has_left
+                return NONE         # ``prepare`` has cleaned: see has_left
         for i in range(many if pages else 0):
             if not self.relocate(self.victims[i], stream, cause):
                 return NONE
         return 0 if pages else many
 
     cdef bint fits_group(self, uint32_t block) noexcept nogil:
-        """Whether the block has something to be moved along with that of others."""
+        """Whether the block has pages that can be moved together with those of others."""
         return self.ssd.validity.count(block) != 0 and self.ssd.kind_of(block) == KIND_USER
 
     cdef int relocate_pages(self, const uint32_t* ppas, uint32_t n, int stream, int cause) except -1 nogil:
@@ -221,7 +221,7 @@ cdef class Mover(MoveLists):
         return 1
 
     cdef int move_pages(self, const uint32_t* ppas, uint32_t n, int stream, int cause) except -1 nogil:
-        """So many that validity has room for what is to be reported of them."""
+        """Move as many pages as validity has room for reports of."""
         cdef uint32_t i = 0, block, live, total = 0
         cdef int before = self.ssd.stopped
         cdef Move move
@@ -250,10 +250,10 @@ cdef class Mover(MoveLists):
 
     cdef uint32_t gather_names(self, Move* move, uint32_t block, uint32_t live,
                                uint32_t n) except? 0xFFFFFFFE nogil:
-        """Read the spare areas of the block's pages listed in ``pages``, and put LPA and PPA of those that are to be
-        moved after the first ``n`` of ``keys``; returns how many there are then. Of a group, whose blocks are to be
-        emptied, what cannot be read moves as a page that says so, and what needs no move is ``left``; of single pages
-        it stays where it is."""
+        """Read the spare areas of the block's pages listed in ``pages``, and append LPA and PPA of those to move to the
+        first ``n`` of ``keys``; returns the new count. In a group, whose blocks must be emptied, an unreadable page
+        moves as a page with FLAG_LOST, and pages that need no move go to ``left``; in a move of single pages both stay
+        where they are."""
         cdef uint32_t i = 0, run, ppa
         cdef bint whole = move.group != 0
         cdef uint64_t order = 0
@@ -296,9 +296,8 @@ cdef class Mover(MoveLists):
         return n
 
     cdef uint32_t sort_group(self, Move* move, uint32_t n) except? 0xFFFFFFFE nogil:
-        """Put ``keys`` in the order of LPAs, and ``lpas`` and ``olds`` with them. Of two pages that say they are of one
-        LPA the mapping is asked once more, one by one: those that are not do not go along, and die with their block if
-        that is emptied."""
+        """Sort ``keys`` by LPA, and ``lpas`` and ``olds`` with them. If several pages name the same LPA, the mapping is
+        asked about each: those that are not the LPA's are not moved, and die with their block if that is emptied."""
         cdef uint32_t i, lpa, ppa, kept = 0
         cdef uint8_t answer
         self.sort_keys(move, n)
@@ -319,7 +318,7 @@ cdef class Mover(MoveLists):
         return kept
 
     cdef int read_again(self, Move* move, uint32_t first, uint32_t n) except -1 nogil:
-        """Pages ``first`` to ``first + n - 1`` of the group, whole this time, into ``gather`` and ``read_oobs``."""
+        """Read pages ``first`` to ``first + n - 1`` of the group, data and OOB, into ``gather`` and ``read_oobs``."""
         cdef uint32_t i = 0, k, run, block, ppa
         cdef int64_t end
         cdef uint8_t* at
@@ -348,7 +347,7 @@ cdef class Mover(MoveLists):
             if self.status[i] == PAGE_OK and oob_lpa(at) == self.lpas[first + i] and oob_kind(at) == KIND_USER:
                 continue
             self.lost_pages += 1
-            self.poison(move, ppa, at)  # it has an LPA, or it would not be here
+            self.poison(move, ppa, at)  # its LPA is known, or it would not be in the list
             if into != NULL:
                 memset(into, 0, self.page_bytes)
         return 0
@@ -357,8 +356,8 @@ cdef class Mover(MoveLists):
 
     cdef uint32_t collect(self, Move* move, uint32_t block) except? 0xFFFFFFFE nogil:
         """Read the live pages of a block into ``data``; sort them by LPA in ``keys`` (LPA << 32 | index). Returns how
-        many there are to move: one that cannot be read moves as a page that says so. Or OF_USER: the block is not what
-        it is taken for, since the mapping names a page in it."""
+        many there are to move; an unreadable page moves as a page with FLAG_LOST. Returns OF_USER if the block's kind
+        is wrong: the mapping names a page in it."""
         cdef uint32_t i, k, ppa, n = 0
         cdef uint64_t order = 0
         cdef Oob oob
@@ -375,7 +374,7 @@ cdef class Mover(MoveLists):
             at = self.read_oobs + i * self.oob_bytes
             self.status[i] = placed(self.status[i], at, self.pages[i])
             if (order and self.status[i] == PAGE_OK and self.confirmed[i] == LIVE and oob_order(at) == order):
-                self.keys[n] = (<uint64_t> oob_lpa(at) << 32) | i  # as nearly all are
+                self.keys[n] = (<uint64_t> oob_lpa(at) << 32) | i  # true for nearly all pages
                 n += 1
                 continue
             ppa = block * self.pages_per_block + self.pages[i]
@@ -408,8 +407,8 @@ cdef class Mover(MoveLists):
         return n
 
     cdef int confirm(self, const Move* move, uint32_t block, uint32_t first, uint32_t n) except -1 nogil:
-        """Ask the mapping whether pages ``first`` to ``first + n - 1`` of the live ones are whose they say: one that
-        lies about its LPA would take that LPA's place."""
+        """Ask the owner whether pages ``first`` to ``first + n - 1`` of the live ones are what their OOBs say: a page
+        with a wrong LPA would replace that LPA's page."""
         cdef uint32_t i
         for i in range(first, first + n):
             self.kinds[i] = oob_kind(self.read_oobs + i * self.oob_bytes)
@@ -422,8 +421,8 @@ cdef class Mover(MoveLists):
         return 0
 
     cdef bint is_late(self, const Move* move, uint32_t block, uint32_t i) except -1 nogil:
-        """Whether page ``i`` was superseded, and its owner had not noticed: it needs no move. One that did not come
-        back whole is read a second time first."""
+        """Whether page ``i`` was superseded while validity calls it live: it needs no move. A page that did not read
+        whole is read a second time first."""
         cdef uint64_t at = <uint64_t> i * self.page_bytes
         if self.status[i] != PAGE_OK:
             self.ssd.nand.read(block, self.pages[i], 1, self.data + at if move.with_data else <uint8_t*> NULL,
@@ -433,8 +432,9 @@ cdef class Mover(MoveLists):
         return self.status[i] == PAGE_OK and self.confirmed[i] == SUPERSEDED
 
     cdef bint is_readable(self, uint32_t block, uint32_t i, uint64_t order) except -1 nogil:
-        """Whether live page ``i`` came back whole and belongs here. All pages of a block say when it was opened; one
-        that says otherwise was meant for another place. The first is asked for by LPA."""
+        """Whether live page ``i`` is whole and belongs to this block. All pages of a block have its order in their OOB;
+        one with another order was meant for another block. While ``order`` is not known (0), the mapping is asked by
+        LPA."""
         cdef Oob oob
         cdef uint32_t ppa = block * self.pages_per_block + self.pages[i]
         if self.status[i] != PAGE_OK or self.confirmed[i] != LIVE:
@@ -445,8 +445,8 @@ cdef class Mover(MoveLists):
         return self.is_named(&oob, ppa)
 
     cdef bint is_named(self, const Oob* oob, uint32_t ppa) except -1 nogil:
-        """Whether the user's page at ``ppa``, of which that is the OOB, is its LPA's, or that of others who share it.
-        That others are there says nothing of a page that was meant for another block."""
+        """Whether the user page at ``ppa``, with that OOB, belongs to its LPA or to others that share it. For a page of
+        another order, sharers do not count: it was meant for another block."""
         cdef uint64_t order = self.ssd.pool.order[ppa // self.pages_per_block]
         if oob.lpa >= self.ssd.lpas:
             return False
@@ -455,28 +455,28 @@ cdef class Mover(MoveLists):
         return self.ssd.mapping.maps_to(oob.lpa, ppa)
 
     cdef bint poison(self, Move* move, uint32_t ppa, uint8_t* at) except -1 nogil:
-        """The live page at ``ppa`` cannot be read; ``at`` is where its spare area was to be. What moves in its
-        place holds nothing but says whose it was: that LPA gives EIO from then on, not an older version, and
-        the block can be used again. False if it was nobody's."""
+        """The live page at ``ppa`` cannot be read; ``at`` is the place of its OOB. A page without data but with its LPA
+        and FLAG_LOST moves in its place: that LPA gives EIO from then on, not an older version, and the block can be
+        used again. False if there is no such page to move: no LPA has it, or it is not a user page."""
         cdef uint8_t status = 0
         cdef uint32_t block = ppa // self.pages_per_block
         cdef Oob oob
         if move.kind != KIND_USER:
             self.ssd.checkpoint_due = True
-            self.gone[move.gone_n] = ppa  # its owner hears of it when the move is through
+            self.gone[move.gone_n] = ppa  # its owner is informed when the move is complete
             move.gone_n += 1
             return False
         self.ssd.nand.read_spare(block, ppa % self.pages_per_block, 1, at, &status, move.cause, self.ssd.now_ns)
         oob_unpack(at, &oob)
         status = placed(status, at, ppa % self.pages_per_block)
         if status != PAGE_OK or oob.kind != KIND_USER or not self.is_named(&oob, ppa):
-            # The last checkpoint calls the page live, and no recovery can tell whose it was: it would take the move for
-            # unfinished, and undo it with all that was written behind it. The next checkpoint is due now.
+            # The last checkpoint calls the page live, and no recovery can find its owner: it would take the move for
+            # unfinished and undo it with everything written after it. So a checkpoint is due now.
             self.ssd.checkpoint_due = True
             memset(at, 0xFF, self.oob_bytes)
             oob.lpa = self.ssd.mapping.owner_of(ppa)
             if oob.lpa == NONE:
-                self.lost_pages -= self.ssd.validity.late  # it was superseded, and its block half erased since
+                self.lost_pages -= self.ssd.validity.late  # a superseded page, in a block half erased since
                 self.ssd.mapping.page_lost(ppa)
                 return False
             oob.seq = self.ssd.seq_before(oob.lpa)
@@ -489,8 +489,8 @@ cdef class Mover(MoveLists):
         return True
 
     cdef int sort_keys(self, const Move* move, uint32_t n) noexcept nogil:
-        """By LPA, some bits of it at a time: a comparison sort of random keys mispredicts half its branches. Eight at
-        most, and no more than the number of passes asks for: a block has about as many pages as a byte has values."""
+        """Radix sort by LPA: a comparison sort of random keys mispredicts half its branches. At most 8 bits per pass (a
+        block has about as many pages as a byte has values), and no more than the number of passes needs."""
         cdef uint32_t[257] at
         cdef uint32_t i, digit
         cdef int shift = 32, done = 0
@@ -522,8 +522,8 @@ cdef class Mover(MoveLists):
         return 0
 
     cdef int copy_out(self, Move* move, uint32_t n) except -1 nogil:
-        """Program the collected pages, sequence numbers unchanged; 0 if placement broke the move off. What placement
-        gives in one block is one run, though it is programmed in parts."""
+        """Program the collected pages, sequence numbers unchanged; 0 if placement ended the move. The pages that
+        placement puts in one block are one run, even if programmed in parts."""
         cdef Extent ext
         cdef uint32_t done = 0, in_run, run, ok
         move.total = n
@@ -547,8 +547,8 @@ cdef class Mover(MoveLists):
 
     cdef uint32_t copy_run(self, Move* move, uint32_t first, Extent* ext, uint32_t before,
                            uint32_t behind) except? 0xFFFFFFFE nogil:
-        """Program the ``ext.n`` pages from number ``first`` on, of a run with so many pages ``before`` them and
-        ``behind`` them. Returns how many were programmed."""
+        """Program the ``ext.n`` pages from number ``first`` on, of a run with ``before`` pages before and ``behind``
+        pages after them; returns how many were programmed."""
         cdef uint32_t i, k, ok
         cdef int64_t start = self.ssd.now_ns, end
         cdef uint64_t order = self.ssd.pool.order[ext.block]
@@ -576,7 +576,7 @@ cdef class Mover(MoveLists):
         return ok
 
     cdef int commit_move(self, const Move* move, uint32_t n) except -1 nogil:
-        """Tell the owner, then let the old pages die."""
+        """Update the owner, then report the old pages dead."""
         cdef uint32_t i = 0, run
         while i < n:
             run = min(n - i, self.pages_per_block)
@@ -596,7 +596,8 @@ cdef class Mover(MoveLists):
         return 0
 
     cdef int let_left_die(self, const Move* move) except -1 nogil:
-        """What was live and is not moved. The owner of a page that cannot be read may have reported it."""
+        """Report the live pages that were not moved as dead, except those that the owner of a lost page reported
+        already."""
         cdef uint32_t i
         for i in range(move.left_n):
             if move.kind != KIND_USER and not self.ssd.validity.is_live(self.left[i]):

@@ -13,11 +13,11 @@ cdef class Reader:
     cdef readonly uint64_t extra_reads, retried_reads, unreadable, holes
     cdef uint32_t oob_bytes, page_bytes, pages_per_block
     cdef uint8_t* oobs                     # RUN pages' OOB, as read
-    cdef uint8_t* one_oob                  # a single page's: the run's own must stay
-    cdef uint8_t* asked_oob                # ... of pages that say whose their block is
+    cdef uint8_t* one_oob                  # OOB of a single page, so that the run's stay intact
+    cdef uint8_t* asked_oob                # ... of the pages that is_displaced reads
     cdef uint8_t* status
     cdef uint32_t* ppas
-    cdef int64_t* ready                    # when the map knows each of them
+    cdef int64_t* ready                    # virtual time at which each place is known
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil
     cdef bint is_held(self, uint32_t lpa) noexcept nogil
     cdef bint take_held(self, uint32_t lpa, uint8_t* into) noexcept nogil

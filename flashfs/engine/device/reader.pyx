@@ -1,4 +1,4 @@
-"""The read side: what the host asks for, from the write buffer, the data cache or flash.
+"""The read path: host reads from the write buffer, the data cache or flash.
 
 Every page that comes from flash has its OOB checked for its LPA: the mapping may guess, and an image may be damaged.
 """
@@ -26,11 +26,11 @@ from nandimg._nand cimport PAGE_OK
 from flashfs.errors import UncorrectableError
 
 cdef enum:
-    RUN = 256                # pages that one step handles at most
+    RUN = 256                # the most pages of one step
 
 cdef enum:                   # what a read found
     HERE = 0
-    OTHER = 1                # another LPA's page, or none at all
+    OTHER = 1                # another LPA's page, or no user page
     UNREADABLE = 2
     LOST = 3
 WHY = ("", "no page that the mapping names holds it", "its page cannot be read",
@@ -64,8 +64,8 @@ cdef class Reader:
         free(self.ready)
 
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil:
-        """``n`` pages into ``data`` (may be NULL). UncorrectableError names the first LPA that cannot be read. Returns
-        the virtual end of the last page."""
+        """Read ``n`` pages into ``data`` (may be NULL). UncorrectableError names the first LPA that cannot be read.
+        Returns the virtual time, in ns, at which the last page is read."""
         cdef uint32_t i = 0, run
         cdef int64_t end = t_ns
         cdef uint8_t* into
@@ -78,7 +78,7 @@ cdef class Reader:
             while i + run < n and run < RUN and not self.is_held(lpas[i + run]):
                 run += 1
             if self.cache.slots:
-                self.cache.misses += run - 1    # the first was counted when it was asked for
+                self.cache.misses += run - 1    # the first was counted by ``use``
             end = max(end, self.read_flash(lpas + i, run, into, t_ns))
             i += run
         return end
@@ -88,8 +88,8 @@ cdef class Reader:
                 or (self.cache.held and self.cache.find(lpa) != NONE))
 
     cdef bint take_held(self, uint32_t lpa, uint8_t* into) noexcept nogil:
-        """The page from the cache or the write buffer; False if neither has it. What is in both is the same in both: a
-        write takes its pages out of the cache before it goes anywhere, and puts them back when it is through."""
+        """The page from the cache or the write buffer; False if neither has it. A page in both is the same in both: a
+        write drops its pages from the cache first, and puts them back when it is complete."""
         cdef uint32_t slot
         if self.cache.slots:
             slot = self.cache.use(lpa)
@@ -109,8 +109,8 @@ cdef class Reader:
         return True
 
     cdef int64_t read_flash(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil:
-        """``n`` pages, up to RUN, that nothing in DRAM holds. Each is read when the map knows where it is, and before
-        the map is asked for more than it has at hand: to bring that in may move what it named before."""
+        """Read ``n`` pages, up to RUN, that are not in DRAM. Each is read once its place is known, and before the next
+        ``prepare``, which may move pages."""
         cdef uint32_t i = 0, k, part
         cdef int64_t end = t_ns
         while i < n:
@@ -125,7 +125,7 @@ cdef class Reader:
         return end
 
     cdef int64_t read_known(self, const uint32_t* lpas, uint32_t n, uint8_t* data) except -1 nogil:
-        """``n`` pages at ``ppas``, each from its time in ``ready`` on; what was never written reads zeros."""
+        """Read ``n`` pages at ``ppas``, each from its time in ``ready`` on; unmapped LPAs read zeros."""
         cdef uint32_t i = 0, run, block
         cdef uint32_t* ppas = self.ppas
         cdef int64_t* ready = self.ready
@@ -142,20 +142,20 @@ cdef class Reader:
                 continue
             block = ppas[i] // self.pages_per_block
             if block >= self.ssd.nand.blocks:
-                self.read_again(lpas[i], NONE, UNREADABLE, NULL, NULL, ready[i])  # the mapping is broken: no such page
+                self.read_again(lpas[i], NONE, UNREADABLE, NULL, NULL, ready[i])  # the mapping is damaged: no such page
             run = 1
             while (i + run < n and ppas[i + run] == ppas[i] + run and ready[i + run] == ready[i]
                    and (ppas[i] + run) // self.pages_per_block == block):
                 run += 1
             end = max(end, self.read_run(lpas + i, ppas[i], run, into, ready[i]))
-            if self.cache.slots and (into != NULL or self.cache.data == NULL):  # else nobody has the data
+            if self.cache.slots and (into != NULL or self.cache.data == NULL):  # else there are no data to cache
                 self.cache.put_run(lpas + i, run, into)
             i += run
         return end
 
     cdef int64_t read_run(self, const uint32_t* lpas, uint32_t ppa, uint32_t n, uint8_t* data,
                           int64_t t_ns) except -1 nogil:
-        """``n`` pages that lie side by side in a block, each checked for its LPA."""
+        """Read ``n`` consecutive pages of a block and check each for its LPA."""
         cdef uint32_t k, block = ppa // self.pages_per_block, first = ppa - block * self.pages_per_block
         cdef uint64_t order = self.ssd.pool.order[block]
         cdef int what
@@ -181,9 +181,9 @@ cdef class Reader:
 
     cdef int64_t read_again(self, uint32_t lpa, uint32_t ppa, int found, const uint8_t* oob, uint8_t* data,
                             int64_t t_ns) except -1 nogil:
-        """What was ``found`` at ``ppa`` (NONE: there is no page) is not what was asked for. OTHER: follow the scheme's
-        next guesses, one dependent read after another. UNREADABLE, here or on the way: try once more first; and then it
-        may be another LPA's page that is in the way. ``oob`` is what was read there."""
+        """``ppa`` (NONE: there is no page) did not give the LPA's page; ``found`` says why, and ``oob`` is what was
+        read there. OTHER: follow the scheme's next guesses, one dependent read after another. UNREADABLE: retry once,
+        then follow the guesses too, because the unreadable page may be another LPA's."""
         cdef int why
         if found == UNREADABLE and ppa != NONE:
             self.retried_reads += 1
@@ -209,7 +209,7 @@ cdef class Reader:
             raise UncorrectableError(lpa, WHY[why])
 
     cdef int64_t read_one(self, uint32_t lpa, uint32_t ppa, uint8_t* data, int64_t t_ns, int* found) except -1 nogil:
-        """One page for that LPA; what was found there is HERE, OTHER, UNREADABLE or LOST."""
+        """Read one page for that LPA; ``found`` gets HERE, OTHER, UNREADABLE or LOST."""
         cdef uint32_t block = ppa // self.pages_per_block
         cdef uint8_t status
         cdef Oob oob
@@ -223,7 +223,7 @@ cdef class Reader:
         return t_ns
 
     cdef int judge(self, uint32_t lpa, uint32_t ppa, uint8_t status, const Oob* oob) except -1 nogil:
-        """What a page that was read for an LPA is: HERE, OTHER, UNREADABLE or LOST."""
+        """Classify a page that was read for an LPA: HERE, OTHER, UNREADABLE or LOST."""
         if status != PAGE_OK:
             return UNREADABLE
         if oob.kind != KIND_USER or (oob.lpa != lpa and (
@@ -231,14 +231,14 @@ cdef class Reader:
             return OTHER
         if (oob.order != self.ssd.pool.order[ppa // self.pages_per_block] != 0
                 and not self.is_displaced(ppa // self.pages_per_block, oob.order)):
-            return OTHER                   # one that was meant for another block; 0: nothing says when it was opened
+            return OTHER                   # meant for another block; 0: the block's order is not known
         if not fits_number(oob.number, ppa % self.pages_per_block):
-            return OTHER                   # ... for another page of it
+            return OTHER                   # meant for another page of the block
         return LOST if oob.flags & FLAG_LOST else HERE
 
     cdef bint is_displaced(self, uint32_t block, uint64_t order) except -1 nogil:
-        """Whether most of the block's pages that were flushed say that it was opened under ``order``: then its first
-        page was meant for another block, and a recovery that scanned nothing of this one has believed it."""
+        """Whether most synced pages of the block have ``order`` in their OOB: then its first page was meant for another
+        block, and a recovery without a scan of this block took the order from it. If so, corrects the pool."""
         cdef uint32_t page, agree = 0, differ = 0
         cdef uint8_t status
         cdef Oob oob

@@ -1,6 +1,6 @@
 # distutils: language = c++
-"""LPAs that are to read what others read: by a mapping that can point them at the same page, or by a copy. All that a
-remap, a move and a copy of whole pages have in common; byte_requests.pyx has those of bytes."""
+"""Remap, move and copy of whole pages: by a mapping that can map several LPAs to one page, or else by a copy.
+byte_requests.pyx has the same for bytes."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport malloc
 
@@ -12,10 +12,10 @@ from errno import EOPNOTSUPP
 
 
 cdef int64_t remap(Ssd ssd, uint32_t target, uint32_t source, uint32_t n, bint move, int64_t t_ns) except -1 nogil:
-    """``n`` LPAs from ``target`` on read what those from ``source`` on read before, and go on reading it whatever
-    becomes of those; holes become holes. With ``move`` the sources that are no targets hold nothing then. The ranges
-    may overlap. It is to a flush, and to a crash without one, what a write is. Where the mapping cannot point an LPA
-    at another's page, or not at this one any more, the page is read and written."""
+    """Make ``n`` LPAs from ``target`` on read what those from ``source`` on read now, independent of later changes to
+    the sources; holes become holes. With ``move``, sources that are not targets are unmapped. The ranges may overlap.
+    Durable as a write is: after a flush. If the mapping cannot share pages, or not this one any more, the page is
+    copied."""
     cdef uint32_t done = 0, part, at, apart
     cdef bint down = source < target and target - source < n
     cdef int64_t end = t_ns
@@ -33,7 +33,7 @@ cdef int64_t remap(Ssd ssd, uint32_t target, uint32_t source, uint32_t n, bint m
 
 cdef int64_t remap_part(Ssd ssd, uint32_t target, uint32_t source, uint32_t n, bint move,
                         int64_t t_ns) except -1 nogil:
-    """Two ranges of up to RUN pages that do not overlap: holes, and what lies between them."""
+    """Remap between two ranges of up to RUN pages that do not overlap, holes and mapped pages in turn."""
     cdef uint32_t i = 0, k, done
     cdef int64_t end = t_ns, one
     while i < n:
@@ -66,8 +66,8 @@ cdef int64_t remap_part(Ssd ssd, uint32_t target, uint32_t source, uint32_t n, b
 
 cdef int64_t remap_at_once(Ssd ssd, uint32_t target, uint32_t source, uint32_t n, bint move,
                            int64_t t_ns) except -1 nogil:
-    """As ``remap``, of ranges that do not overlap, in one piece: what a crash leaves is all of it or nothing.
-    OSError EOPNOTSUPP, with nothing changed, if that cannot be."""
+    """As ``remap``, for ranges that do not overlap, atomically: a crash leaves all of it or nothing. OSError
+    EOPNOTSUPP, with nothing changed, if that is not possible."""
     cdef uint32_t i, done = 0
     cdef int64_t end
     if n > RUN:
@@ -94,7 +94,7 @@ def not_whole(why):
 
 cdef int64_t remap_mapped(Ssd ssd, uint32_t target, uint32_t source, uint32_t n, bint move,
                           uint32_t* done, int64_t t_ns) except -1 nogil:
-    """``n`` sources that are mapped; ``done``: how many of them were remapped, from the first on."""
+    """Remap ``n`` mapped sources; ``done`` gets how many were remapped, from the first on."""
     cdef uint32_t i
     ssd.chores()
     ssd.dirty = True
@@ -116,16 +116,16 @@ cdef int64_t remap_mapped(Ssd ssd, uint32_t target, uint32_t source, uint32_t n,
             if move:
                 ssd.cache.drop(source + i)
     ssd.validity.dead(ssd.olds, n)
-    if move:                           # what says so in NVRAM may go before the page that the source had is erased
+    if move:                           # the NVRAM entry may go before the source's page is erased: log a trim
         ssd.moved = True
         ssd.meta.note_trim(source, n, ssd.seq)
-        ssd.seq += 1                  # no trim that follows joins that record: the targets have its number too
+        ssd.seq += 1                  # no later trim may join that record: the targets have its number too
     ssd.stopped = GOING
     return max(t_ns, ssd.map_ns)
 
 
 cdef bint drain_if_held(Ssd ssd, uint32_t lpa, uint32_t n) except -1 nogil:
-    """What the buffer holds goes to flash if one of these LPAs is in it; whether it was."""
+    """Drain the write buffer if it holds one of these LPAs; returns whether it did."""
     cdef uint32_t i
     for i in range(n if ssd.buffer.held else 0):
         if ssd.buffer.find(lpa + i) != NONE:
@@ -135,7 +135,7 @@ cdef bint drain_if_held(Ssd ssd, uint32_t lpa, uint32_t n) except -1 nogil:
 
 
 cdef int64_t carry_over(Ssd ssd, uint32_t target, uint32_t source, uint32_t n, int64_t t_ns) except -1 nogil:
-    """Read ``n`` pages, up to RUN, and write them elsewhere."""
+    """Copy ``n`` pages, up to RUN, by reads and writes."""
     cdef uint32_t i
     cdef uint32_t[RUN] lpas
     if ssd.carried == NULL and ssd.nand.keeps_data:
@@ -143,7 +143,7 @@ cdef int64_t carry_over(Ssd ssd, uint32_t target, uint32_t source, uint32_t n, i
         if ssd.carried == NULL:
             with gil:
                 raise MemoryError
-    lpas[0] = source  # the compiler does not see that n is not 0
+    lpas[0] = source  # n is not 0, which the compiler cannot see
     for i in range(n):
         lpas[i] = source + i
     t_ns = ssd.read(lpas, n, ssd.carried, t_ns)
@@ -156,7 +156,7 @@ cdef int64_t carry_over(Ssd ssd, uint32_t target, uint32_t source, uint32_t n, i
 
 
 def remap_pages(Ssd ssd not None, uint32_t target, uint32_t source, uint32_t n, bint move=False, int64_t t_ns=0):
-    """As ``remap``; returns the virtual time at which that is acknowledged."""
+    """As ``remap``; returns the virtual time of the acknowledgement."""
     with nogil:
         t_ns = remap(ssd, target, source, n, move, t_ns)
     return t_ns

@@ -1,4 +1,4 @@
-# The door to the engine: what a scheme or a server cimports.
+# The device; schemes and servers cimport it.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -19,7 +19,7 @@ from flashfs.engine.device.wear cimport WearLevel
 from nandimg._nand cimport Nand
 
 cdef enum:
-    RUN = 256                # pages that one step of a run handles at most
+    RUN = 256                # the most pages of one step of a run
 
 
 @cython.final
@@ -32,28 +32,28 @@ cdef class Ssd(Engine):
     cdef readonly uint64_t host_read, host_write, host_trim, host_remap, mounts
     cdef readonly uint64_t syncs
     cdef readonly uint64_t budget          # bytes of DRAM, of which the cache gets what is left; 0: no budget
-    cdef uint64_t refit_at                 # pages written by then: the tables may have grown
+    cdef uint64_t refit_at                 # host pages written at which the cache is resized: the tables may have grown
     cdef readonly bint durable, ready
     cdef readonly WearLevel wear
     cdef bint mount_due, dirty
-    cdef bint hint_may_be_clean  # the newest hint that is durable
-    cdef bint moved                        # there were moves since the last sync, of which NVRAM alone says where to
-    cdef bint in_barrier                   # one is under way: none may begin inside it
+    cdef bint hint_may_be_clean  # the newest durable boot hint may name a clean checkpoint
+    cdef bint moved                        # host moves since the last sync: only NVRAM has their targets
+    cdef bint in_barrier                   # a barrier is under way: barriers must not nest
     cdef uint32_t gc_need, in_flight       # pages of the request that took sequence numbers and are being programmed
     cdef uint32_t appended                 # pages of the last ``append`` that are bound
-    cdef uint8_t append_flags              # FLAG_ of the pages of the next ``append``, and of no other
+    cdef uint8_t append_flags              # FLAG_ of the pages of the next ``append`` only
     cdef uint64_t checkpoint_every
     cdef readonly Checkpointer checkpointer  # the mapping's, or the device's own
     cdef uint32_t oob_bytes, page_bytes, pages_per_block
     cdef uint8_t* oobs                     # RUN pages' OOB to program
-    cdef uint8_t* read_oobs                # a block's OOB read
+    cdef uint8_t* read_oobs                # the OOBs of a block, as read
     cdef uint32_t* olds
     cdef uint64_t* seqs
-    cdef uint32_t* run_ppas                # of a run that is being programmed, for ``Mapping.run_ends``
-    cdef int64_t* known                    # of each page of a run, when the map knows its place
-    cdef uint8_t* edge                     # one page: the ragged end of a request
-    cdef const uint64_t* words             # of the pages of the next write, which contents are equal; or NULL
-    cdef uint8_t* carried                  # RUN pages: what is copied, once something is
+    cdef uint32_t* run_ppas                # of a run that is being programmed, for ``Runs.ends``
+    cdef int64_t* known                    # virtual time at which each page's place is known
+    cdef uint8_t* edge                     # one page, for partial pages of a request
+    cdef const uint64_t* words             # of the next write, a word per page: equal words, equal contents; or NULL
+    cdef uint8_t* carried                  # RUN pages for copies, allocated at the first one
     cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t write_past(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil
     cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data,

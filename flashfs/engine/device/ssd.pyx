@@ -1,9 +1,9 @@
 # distutils: language = c++
-"""The device engine that all FTLs share: host requests in, runs of flash operations out.
+"""The device engine that all FTLs share: it turns host requests into runs of flash operations.
 
-The order of things in a write: the page is programmed, then bound, then its old place dies. In a move: all live pages
-of the victim are copied, then the mapping hears of it, then the victim is released; it is erased only after a sync
-(the host may die) and only when it is opened again. So whatever power does, one whole version of a page is in flash.
+Order of a write: the page is programmed, then bound, then its old place dies. Order of a move: all live pages of the
+victim are copied, then the mapping is updated, then the victim is released; it is erased only after a sync (the host
+may crash) and only when it is opened again. So after any power cut, one whole version of a page is in flash.
 """
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -59,12 +59,12 @@ from nandimg._nand import COUNTED
 MOVES = ("gc", "wear", "retire")  #: causes of moves
 
 cdef enum:
-    BYPASS = 32              # a request of so many pages goes past the write buffer: copying it would cost more
+    BYPASS = 32              # a request of so many pages bypasses the write buffer, to avoid the copy
     TRIM_CHUNK = 4096
-    REPORTS_OF_A_WRITE = 3   # that validity may get of a page, at most
+    REPORTS_OF_A_WRITE = 3   # the most reports to validity per page
     REPORTS_OF_A_TRIM = 2
-    GAINLESS = 32            # blocks that are cleaned in vain until the mapping is asked what else is dead
-    REFIT_PAGES = 4096       # written between two looks at what the tables leave of the budget
+    GAINLESS = 32            # blocks cleaned without enough gain before the mapping is asked for superseded pages
+    REFIT_PAGES = 4096       # pages written between two adjustments of the data cache to the budget
     CHECKPOINT_EVERY_MOST = 1 << 27  # pages: bounds the memory of a recovery, and its time (docs/performance.md)
 
 
@@ -73,7 +73,7 @@ cdef class Ssd(Engine):
     """One device: a chip, four parts, a write buffer and a metadata log.
 
     ``build(ssd)`` of the scheme returns the parts; see flashfs.ftl. Addresses are LPAs, times are virtual ns. With
-    ``wear_reads``, wear levelling finds its blocks by so many spare reads a page programmed.
+    ``wear_reads``, wear levelling finds its blocks by that many spare reads per page programmed.
     """
 
     def __cinit__(self, Nand nand, uint32_t lpas, scheme_oob=0, *, uint32_t buffer_pages=0, bint plp=False,
@@ -128,7 +128,7 @@ cdef class Ssd(Engine):
     # --- putting it together
 
     def install(self, Mapping mapping, Validity validity, Placement placement, Cleaning cleaning):
-        """The four parts, once. BindError if the mapping cannot do with that validity store."""
+        """Set the four parts, once. BindError if the mapping cannot work with that validity store."""
         why = mapping.refuses(validity)
         if why is not None:
             raise BindError(why)
@@ -140,7 +140,7 @@ cdef class Ssd(Engine):
         self.cleaning = cleaning
 
     def plan_meta(self, uint64_t saved_bytes):
-        """Fix what a checkpoint of ``saved_bytes`` needs, before the parts are sized by what is left."""
+        """Reserve what a checkpoint of ``saved_bytes`` needs, before the parts are sized by what is left."""
         self.meta.plan(saved_bytes)
         self.meta_floor = self.meta.checkpoint_blocks + self.meta.log_blocks_most
         if not self.checkpoint_every:  # checkpoints then cost under half a per cent of all programs
@@ -151,12 +151,13 @@ cdef class Ssd(Engine):
         self.mover.carry(pages)
 
     def shrink_reserve(self, uint32_t most):
-        """No more than ``most`` free blocks are kept for cleaning; returns how many are."""
+        """Keep at most ``most`` free blocks for cleaning; returns how many are kept."""
         self.gc_reserve = min(self.gc_reserve, most)
         return self.gc_reserve
 
     def reserve_for(self, uint32_t width):
-        """Cleaning writes to ``width`` blocks at once, and may have to open them all within one victim."""
+        """Cleaning writes to ``width`` blocks at once and may open them all within one victim: reserve enough for
+        that."""
         self.gc_need = max(self.gc_need, width)
         self.gc_reserve = max(self.gc_reserve, width)
 
@@ -168,13 +169,13 @@ cdef class Ssd(Engine):
         self.reader.buffer = self.buffer
 
     def set_budget(self, uint64_t dram):
-        """``dram`` bytes are all there is: the data cache gets what the tables leave of it, now and as they change."""
+        """Set the DRAM budget in bytes: the data cache gets what the tables leave of it, now and as they change."""
         self.budget = dram
         self.cache.reserve(<uint32_t> min(dram // (self.page_bytes + SLOT_BYTES), self.lpas))
         self.fit_cache()
 
     def fit_cache(self):
-        """Give the cache what the tables leave."""
+        """Resize the cache to what the tables leave."""
         if not self.budget:
             return
         fixed = sum(packed for name, (packed, _) in self.dram().items() if name != "data_cache")
@@ -182,7 +183,7 @@ cdef class Ssd(Engine):
         self.cache.limit(max(0, self.budget - fixed) // (self.page_bytes + SLOT_BYTES))
 
     def forget_counts(self):
-        """Requests and what came of them are counted from now on; the chip has counters of its own."""
+        """Reset the counters of requests; the chip has counters of its own."""
         self.host_read = self.host_write = self.host_trim = self.host_remap = self.syncs = 0
         self.refit_at = 0
         self.reader.forget_counts()
@@ -192,7 +193,7 @@ cdef class Ssd(Engine):
         self.mover.forget_counts()
 
     def format(self):
-        """A blank chip becomes an empty device: its first checkpoint says so."""
+        """Format a blank chip as an empty device, with a first checkpoint."""
         self.pool.format()
         self.placement.attach()
         self.validity.device_ready()
@@ -200,11 +201,11 @@ cdef class Ssd(Engine):
         self.ready = True
         self.checkpoint()
 
-    # --- what must not be gone on with
+    # --- stopping after errors
 
     cdef int sync_image(self) except -1 nogil:
-        """The chip's sync. One that fails may have dropped what it was to write, and the next would not say so again:
-        whoever comes after finds the device stopped."""
+        """Sync the chip. A failed sync may have dropped data, and the next one would not report that again: so it stops
+        the device."""
         cdef int before = self.stopped
         self.stopped = IN_SYNC
         self.nand.sync(self.durable)
@@ -213,7 +214,7 @@ cdef class Ssd(Engine):
         return 0
 
     cdef int refuse(self) except -1 nogil:
-        """A request for a change, of a device that takes none any more."""
+        """Raise the error for a request to a device that refuses changes."""
         with gil:
             self.fail(self.why_stopped() or "the image was opened read-only")
             raise DeviceFailedError(self.failed)
@@ -221,7 +222,8 @@ cdef class Ssd(Engine):
     # --- host requests
 
     cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil:
-        """``n`` pages, data end to end (<uint8_t*> NULL if the chip keeps none). Returns when they are acknowledged."""
+        """Write ``n`` pages, data end to end (<uint8_t*> NULL if the chip keeps none). Returns the virtual time of the
+        acknowledgement."""
         cdef uint32_t done = 0, part, i
         cdef int64_t end = t_ns, one
         self.now_ns = t_ns
@@ -234,7 +236,7 @@ cdef class Ssd(Engine):
             self.chores()
             self.dirty = True
             if self.cache.held:
-                for i in range(part):  # what it holds is old from now on, however far the write gets
+                for i in range(part):  # the cached pages are outdated, even if the write fails midway
                     self.cache.drop(lpas[done + i])
             if self.mapping.dedup is not None and (data != NULL or self.words != NULL):
                 one = self.mapping.dedup.write(
@@ -253,7 +255,8 @@ cdef class Ssd(Engine):
         return end
 
     cdef int64_t write_past(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, int64_t t_ns) except -1 nogil:
-        """Past the buffer, which holds an older version of none of them then: of as many as were bound, if it fails."""
+        """Write directly to flash and drop older versions from the buffer; if it fails, only those of the pages that
+        were bound."""
         cdef uint32_t i
         for i in range(n):
             self.seq += 1
@@ -270,7 +273,7 @@ cdef class Ssd(Engine):
 
     cdef int64_t write_buffered(self, const uint32_t* lpas, uint32_t n, const uint8_t* data,
                                 int64_t t_ns) except -1 nogil:
-        """Into the buffer; a page is acknowledged when the slot's last program has ended."""
+        """Write to the buffer; a page is acknowledged when the slot's last program has ended."""
         cdef uint32_t i, slot
         cdef int64_t end = t_ns
         for i in range(n):
@@ -287,15 +290,15 @@ cdef class Ssd(Engine):
         return end
 
     cdef int64_t read(self, const uint32_t* lpas, uint32_t n, uint8_t* data, int64_t t_ns) except -1 nogil:
-        """``n`` pages into ``data`` (may be NULL). UncorrectableError names the first LPA that cannot be read. Returns
-        the virtual end of the last page."""
+        """Read ``n`` pages into ``data`` (may be NULL). UncorrectableError names the first LPA that cannot be read.
+        Returns the virtual time at which the last page is read."""
         self.now_ns = t_ns
         t_ns = self.reader.read(lpas, n, data, t_ns)
         self.host_read += n
         return t_ns
 
     cdef bint is_mapped(self, uint32_t lpa) except -1 nogil:
-        """Whether the host would read anything but a hole."""
+        """Whether the LPA is mapped or in the buffer, so that a read gives more than a hole."""
         cdef uint32_t ppa = NONE
         if self.buffer.held and self.buffer.find(lpa) != NONE:
             return True
@@ -304,8 +307,8 @@ cdef class Ssd(Engine):
         return ppa != NONE
 
     cdef int64_t trim(self, uint32_t lpa, uint32_t n, int64_t t_ns) except -1 nogil:
-        """The pages read zeros from now on, and for ever once this is flushed. A page that holds nothing costs
-        nothing: no record is kept of it. Returns when what the map had to read for it is there."""
+        """Trim ``n`` pages: they read zeros from now on, durably after a flush. A page that holds nothing costs
+        nothing, and no record is kept of it. Returns the virtual time at which the map's reads for it end."""
         cdef uint32_t part, i
         cdef int64_t end = t_ns
         cdef bint any_lived
@@ -323,14 +326,14 @@ cdef class Ssd(Engine):
                 break
             self.map_ns = t_ns
             part = self.secure_trim(lpa, min(n, <uint32_t> TRIM_CHUNK))
-            # Before anything is changed, since it may fail; and behind what may take a sequence number, since then the
-            # last record is not gone on from.
+            # Before any change, because it may fail; after everything that may take a sequence number, because the last
+            # record cannot be extended then.
             if self.meta.pending_n == self.meta.pending_room and not self.meta.extends_trim(lpa, self.seq):
                 self.log_trims()
             self.stopped = IN_TRIM
             any_lived = False
             if self.buffer.held:
-                for i in range(part):  # what NVRAM saved outlives a crash, so its trim must be on record
+                for i in range(part):  # a page in NVRAM survives a crash, so its trim must be recorded
                     any_lived |= self.buffer.drop(lpa + i) and self.buffer.in_nvram
             if self.cache.held:
                 for i in range(part):
@@ -350,8 +353,8 @@ cdef class Ssd(Engine):
         return end
 
     cdef uint32_t skip_holes(self, uint32_t lpa, uint32_t n) noexcept nogil:
-        """How many of the LPAs that are to be trimmed hold nothing, as far as the mapping knows without a look at each:
-        a device of terabytes is discarded in one request."""
+        """How many of the LPAs to trim are unmapped, as far as the mapping knows without looking at each: a device of
+        terabytes may be discarded in one request."""
         cdef uint32_t slot
         n = self.mapping.unmapped_from(lpa, n)
         if n and self.buffer.held:
@@ -361,7 +364,7 @@ cdef class Ssd(Engine):
         return n
 
     cdef int flush(self, int64_t t_ns) except -1 nogil:
-        """What was acknowledged before survives every crash from now on."""
+        """Make everything acknowledged before durable."""
         self.now_ns = t_ns
         if self.stopped:
             self.refuse()
@@ -380,9 +383,8 @@ cdef class Ssd(Engine):
         return 0
 
     cdef int64_t settle(self, int64_t t_ns) except -1 nogil:
-        """Within a request: what it did so far is durable before it goes on. Of two changes the second can become
-        durable by another way than the first: a trim is logged, or kept by a battery, while the write buffer still
-        holds the page that was to be there before."""
+        """Within a request: make its first change durable before the second. Otherwise the second could become durable
+        first: a trim is logged, or kept in NVRAM, while the page of the first change is still in the write buffer."""
         self.flush(t_ns)
         self.dirty = True
         return t_ns
@@ -390,8 +392,8 @@ cdef class Ssd(Engine):
     # --- writing to flash
 
     cdef int drain(self) except -1 nogil:
-        """Program the whole buffer, in the order of arrival or of LPAs. A slot holds its page until that is bound, and
-        is used again when all are: what fails midway leaves those that are not bound where they are."""
+        """Program the whole buffer, in order of arrival or of LPAs. A slot holds its page until that is bound, and is
+        reused when all are: after an error, unbound pages stay in their slots."""
         cdef uint32_t i = 0, run
         if self.buffer.in_order:
             self.drain_in_order()
@@ -414,12 +416,12 @@ cdef class Ssd(Engine):
             self.mapping.housekeep()
             i += run
         if self.buffer.in_nvram:
-            self.barrier()  # from here on flash alone holds what was in the slots, and the trim log what was dropped
+            self.barrier()  # from here on, these pages are only in flash, and dropped ones only in the trim log
         self.buffer.clear()
         return 0
 
     cdef int drain_in_order(self) except -1 nogil:
-        """As many pages at a time as have room in one block: a run cut elsewhere is two to whoever learns it."""
+        """Program as many pages at a time as fit one block: a run split elsewhere is two runs to the mapping."""
         cdef uint32_t i = 0, n = self.buffer.sort(), run, room
         while i < n:
             room = self.placement.run_room(STREAM_HOST)
@@ -441,7 +443,8 @@ cdef class Ssd(Engine):
     cdef int64_t append(self, int stream, int kind, const uint32_t* lpas, const uint64_t* seqs, uint32_t n,
                         const uint8_t* data, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
         """Program ``n`` (up to RUN) pages where placement says and bind them; a failed program is tried elsewhere.
-        ``ready`` (or NULL) gets the virtual end of each page's program. If it raises, ``appended`` of them were."""
+        ``ready`` (or NULL) gets the virtual end of each page's program. If it raises, ``appended`` of them were
+        bound."""
         cdef Extent ext
         cdef uint32_t done = 0, i, ok, ppa, at_hand = 0, run_from = 0
         cdef uint64_t moves = self.mover.moves
@@ -460,11 +463,11 @@ cdef class Ssd(Engine):
                 at_hand = done + self.secure(stream, lpas + done, n - done, self.known + done)
             else:
                 self.placement.make_ready(stream)
-                if self.validity.in_flash and moves != self.mover.moves:  # what was moved meanwhile took of that room
+                if self.validity.in_flash and moves != self.mover.moves:  # moves have used some of that room
                     at_hand = done + self.room_for(at_hand - done, REPORTS_OF_A_WRITE, stream)
             ext.choice = 0
             self.placement.take(stream, lpas + done, at_hand - done, &ext)
-            if moves != self.mover.moves:  # what was programmed before may lie elsewhere by now
+            if moves != self.mover.moves:  # pages programmed before may have been moved
                 moves = self.mover.moves
                 run_from = done
             oob.order = self.pool.order[ext.block]
@@ -507,21 +510,21 @@ cdef class Ssd(Engine):
 
     cdef uint32_t secure(self, int stream, const uint32_t* lpas, uint32_t n,
                          int64_t* known) except? 0xFFFFFFFF nogil:
-        """Before any of ``n`` pages is programmed: a block of the stream is open, the mapping is prepared and validity
-        has room for the reports, each after all that the others may have cleaned. Returns for how many pages that is
-        so, at least 1; ``known`` gets when the mapping knows of each (virtual ns)."""
+        """Before ``n`` pages are programmed: open a block of the stream, prepare the mapping, and make room for reports
+        in validity, repeated where one of them may clean and undo another. Returns for how many pages that holds, at
+        least 1; ``known`` gets the virtual time, in ns, at which the mapping knows each."""
         cdef uint32_t ready
         self.placement.make_ready(stream)
         ready = self.mapping.prepare(lpas, n, True, known)
         if self.mapping.demand:
-            self.placement.make_ready(stream)  # what was prepared may have taken what was made ready
+            self.placement.make_ready(stream)  # ``prepare`` may have used the open block
         if self.validity.in_flash:
             ready = self.room_for(ready, REPORTS_OF_A_WRITE, stream)
         return ready
 
     cdef uint32_t secure_trim(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil:
-        """The same before ``n`` LPAs are unbound, which programs nothing: for how many from ``lpa`` on the mapping is
-        prepared and validity has room."""
+        """The same before ``n`` LPAs are unbound, which programs nothing: returns for how many from ``lpa`` on the
+        mapping is prepared and validity has room."""
         while True:
             if self.validity.in_flash:
                 n = self.room_for(n, REPORTS_OF_A_TRIM, STREAM_META)
@@ -530,9 +533,8 @@ cdef class Ssd(Engine):
                 return n
 
     cdef uint32_t room_for(self, uint32_t n, uint32_t reports, int stream) except? 0xFFFFFFFF nogil:
-        """Before ``n`` pages are bound or trimmed, with so many ``reports`` a page of what lives and dies: how many of
-        them the validity store has room for. To make room may be to clean, and to clean takes room: both have to hold
-        in the end."""
+        """How many of ``n`` pages can be bound or trimmed with the validity store's room, at ``reports`` reports per
+        page. Making room may clean, and cleaning uses room, so repeat until there is enough."""
         cdef uint32_t room = self.validity.room()
         while room < n * reports:
             room = self.validity.prepare(n * reports, True)
@@ -544,9 +546,9 @@ cdef class Ssd(Engine):
         return n
 
     cdef int spare_pending(self, int stream) except -1 nogil:
-        """A block is about to be opened: a sync, if it is time for one."""
-        # A host that dies takes every move since the last sync with it, so the blocks those moves freed are no
-        # reserve: what recovery will need, and cleaning after it, must be among the blocks that are free already.
+        """Before a block is opened: sync if too few free blocks are left."""
+        # A crash of the host loses every move since the last sync, so blocks that those moves freed are no reserve:
+        # recovery, and cleaning after it, must find enough blocks that are free already.
         cdef uint32_t floor = 0 if stream == STREAM_META else self.meta_floor
         if stream == STREAM_HOST:
             floor += self.gc_need
@@ -555,8 +557,8 @@ cdef class Ssd(Engine):
         return 0
 
     cdef int log_trims(self) except -1 nogil:
-        """Program the pending trims. Some may be of a move's source: what says in NVRAM where its content is now is
-        durable before, for a host that dies may keep the one and lose the other."""
+        """Program the pending trims. A trim may be of the source of a host's move: the NVRAM entry of its target is
+        made durable first, because a crash of the host could keep the trim and lose the entry."""
         if self.moved:
             self.moved = False
             self.pad_pairs()
@@ -564,9 +566,9 @@ cdef class Ssd(Engine):
         return self.meta.log_trims()
 
     cdef int sync_for(self, int stream) except -1 nogil:
-        """No free block for this stream: a barrier. Where the log itself needs the block, trims that wait to be logged
-        go on waiting, and with them the blocks that died since the first of them: what those hold may be newer than
-        what a trim that is lost would leave."""
+        """No free block for this stream: a barrier. If the log itself needs the block, pending trims cannot be logged,
+        so blocks that died since the first of them stay pending: they may hold newer data than what would reappear if
+        the trim were lost."""
         if stream != STREAM_META:
             return self.barrier()
         self.pad_pairs()
@@ -597,7 +599,7 @@ cdef class Ssd(Engine):
         return block
 
     cdef int tell_opened(self, uint32_t block) except -1 nogil:
-        """Validity hears of it. If that fails, nobody has the block, and it is given back."""
+        """Report the opened block to validity; if that fails, release the block, because no part uses it."""
         cdef bint told = False
         try:
             self.validity.opened(block)
@@ -608,8 +610,8 @@ cdef class Ssd(Engine):
         return 0
 
     cdef int barrier(self) except -1 nogil:
-        """Everything done so far is durable; dead blocks may be erased. Pending trims are logged first: a page whose
-        trim is lost must not come back as something older than what the trim erased."""
+        """Make everything done so far durable; dead blocks may be erased then. Pending trims are logged first: if a
+        trim is lost, its LPA must not get an older version than the trimmed one."""
         if self.in_barrier:
             with gil:
                 raise RuntimeError("a sync began while another was under way")
@@ -625,9 +627,9 @@ cdef class Ssd(Engine):
         return 0
 
     cdef int sync_moves(self) except -1 nogil:
-        """A sync after which blocks that were moved are erased. The chip notes in its block table up to where a block
-        was whole at a sync, and the note is durable with the next one. Where a recovery believes a page of metadata
-        only by that note, the copy of one is lost without it: so the original waits for a second sync."""
+        """A sync after which moved blocks may be erased. At a sync the chip notes in its block table how far each block
+        is whole, and the note is durable with the next sync. If a recovery accepts metadata pages only with that note,
+        a copy without it would be lost: so the original waits for a second sync."""
         self.sync_image()
         if self.mover.moved_metadata:
             self.mover.moved_metadata = False
@@ -636,8 +638,8 @@ cdef class Ssd(Engine):
         return 0
 
     cdef int pad_pairs(self) except -1 nogil:
-        """Before a sync, where pages are paired: no page that it makes durable may be the lower one of a page still to
-        be programmed, which a power cut would spoil with it. So every group that was begun is filled."""
+        """Before a sync, with paired pages: fill every group that was begun. Otherwise a page made durable could be the
+        lower page of one programmed later, and a power cut during that program would destroy both."""
         cdef uint32_t group = 2 * self.nand.paired_pages, block, over
         if group == 0:
             return 0
@@ -648,7 +650,7 @@ cdef class Ssd(Engine):
         return 0
 
     cdef int pad_blocks(self) except -1 nogil:
-        """Fill up the blocks that are open for the host: so a scheme has it that leaves none half filled."""
+        """Fill up the host's open blocks, for a scheme that leaves none half filled."""
         cdef uint32_t block
         for block in range(self.pool.blocks):
             if (self.pool.state[block] == STATE_OPEN and self.pool.stream[block] == STREAM_HOST
@@ -684,7 +686,7 @@ cdef class Ssd(Engine):
         cdef uint32_t slot = self.buffer.find(lpa) if self.buffer.held else NONE
         if slot != NONE:
             return self.buffer.seq_of[slot] - 1
-        return self.seqs[0] - 1 if self.in_flight else self.seq  # what was given since went to pages of other kinds
+        return self.seqs[0] - 1 if self.in_flight else self.seq  # later numbers went to pages of other kinds
 
     # --- cleaning
 
@@ -694,7 +696,7 @@ cdef class Ssd(Engine):
                or (group and tries and tries < 2 * group and self.cleans_on(group))):
             self.cleaning.clean()
             tries += 1
-            if tries % GAINLESS == 0:       # what is only kept, or not known to be dead, takes what is gained
+            if tries % GAINLESS == 0:       # pages that are only kept, or not yet known to be dead, may use up the gain
                 self.mapping.release_superseded()
             if tries > 4 * self.pool.blocks + 64 + group * self.pages_per_block:
                 with gil:
@@ -702,9 +704,9 @@ cdef class Ssd(Engine):
         return 0
 
     cdef bint cleans_on(self, uint32_t group) noexcept nogil:
-        """Where pages are paired, the next sync fills the group that cleaning has begun: up to three pages a victim, if
-        each had a sync of its own, and more than it gains if little is dead. Whether another victim's pages are to go
-        there first: there is room, and one that has a dead page."""
+        """With paired pages, the next sync pads the group that cleaning has begun: up to three pages per victim if each
+        had its own sync, which may be more than the gain. Whether to put another victim's pages there first: there are
+        free blocks, and a victim with a dead page."""
         cdef uint32_t block, victim
         if self.pool.free_n <= self.meta_floor + 1:
             return False
@@ -718,8 +720,8 @@ cdef class Ssd(Engine):
         return False
 
     cdef bint affords_more(self) except -1 nogil:
-        """A crash closes half-filled blocks. One of them is made good by its victim, or is dead; were more than one
-        taken from what the next checkpoint needs, each crash would leave less, until none can be recovered from."""
+        """A crash closes half-filled blocks. One of them is made up for by its victim, or is dead. If more than one
+        came from the blocks of the next checkpoint, each crash would leave fewer, until recovery is impossible."""
         if self.pool.free_n <= self.meta_floor + 1 and self.pool.pending_n:
             self.barrier()
         return self.pool.free_n > self.meta_floor + 1
@@ -760,16 +762,16 @@ cdef class Ssd(Engine):
         return 0
 
     cdef int leave_clean(self) except -1 nogil:
-        """The first change after a clean mount: the mark that says so is durable before anything else happens."""
+        """Before the first change after a clean mount: make the mount mark durable."""
         with gil:
             self.meta.mark_mounted()
         self.pad_pairs()
         self.sync_image()
-        self.mount_due = False  # only now: if the mark could not be made, whoever comes next must try again
+        self.mount_due = False  # only now: if the mark failed, the next change must try again
         return 0
 
     cdef int empty_retiring(self) except -1 nogil:
-        """Move what is live out of blocks in which a program failed; the next sync marks them bad."""
+        """Move live pages out of blocks in which a program failed; the next sync marks the blocks bad."""
         cdef uint32_t block
         for block in range(self.pool.blocks):
             if self.pool.retiring[block] and self.pool.state[block] == STATE_CLOSED:
@@ -777,7 +779,7 @@ cdef class Ssd(Engine):
         return 0
 
     def checkpoint(self, bint clean=False):
-        """Write everything that a mount needs; what came before it is dead afterwards."""
+        """Write a checkpoint: everything that a mount needs. The log before it is dead afterwards."""
         if self.stopped:
             self.refuse()
         if self.mount_due:
@@ -792,7 +794,7 @@ cdef class Ssd(Engine):
             self.validity.checkpoint_begins()
             self.log_trims()
             self.pad_pairs()
-            self.sync_image()  # a checkpoint may only name what the host's death cannot take
+            self.sync_image()  # a checkpoint may only name what survives a crash of the host
             self.require_agreement()
             old = self.meta.write(self.sections(clean), self.seq, self.mounts, clean)
             self.sync_image()
@@ -808,7 +810,7 @@ cdef class Ssd(Engine):
         self.validity.checkpoint_ended(True)
         self.meta.point_boot()
         if clean or self.hint_may_be_clean:
-            self.sync_image()  # before the block of a clean checkpoint is erased, and cut: its mount mark may go first
+            self.sync_image()  # before a clean checkpoint's block is erased: a cut may take its mount mark first
         self.hint_may_be_clean = self.mount_due = clean
         for block in self.checkpointer.to_release(old, clean):
             self.pool.release(block, self.now_ns)
@@ -822,29 +824,30 @@ cdef class Ssd(Engine):
         self.stopped = GOING
 
     cdef int room_for_checkpoint(self) except -1:
-        """For what validity programs before it, for a fence, and for the checkpoint itself: a recovery and a life of
-        trims alone clean nowhere else, and the log grows. Where no page is dead, what is free has to do, for the
-        checkpoint gives back the log before it."""
+        """Make room for pages that validity programs, for a fence, and for the checkpoint: recoveries and workloads of
+        trims alone clean nowhere else, and the log grows. If no page is dead, the free blocks must suffice: the
+        checkpoint releases the log before it."""
         try:
             self.make_room()
         except DeviceFullError:
             pass
 
     def sections(self, clean):
-        """What a checkpoint holds; a clean one also what spares its mount work, as far as there is room."""
+        """The sections of a checkpoint; a clean one also has those that save its mount work, as far as there is
+        room."""
         needed = self.checkpointer.sections(clean)
         return {**needed, **(self.meta.fitting(needed, self.mapping.save_clean()) if clean else {})}
 
     def log_overgrown(self):
-        """Whether the log before the last checkpoint takes more than it may. A recovery takes up all of it again, with
-        what it wrote itself: were it only kept, each crash would add a block, until there is room for nothing else.
-        Another checkpoint begins at a fence behind it, and gives it back."""
+        """Whether the kept log before the last checkpoint is too large. A recovery uses all of it again, plus what it
+        wrote itself: if it were only kept, each crash would add a block until there is no room left. Another checkpoint
+        begins at a later fence and releases it."""
         return len(self.checkpointer.kept()) > self.meta_floor
 
     cdef int require_agreement(self) except -1:
-        """What a mount asks of a checkpoint, as far as it can be asked cheaply, before there is one: pages live only in
-        open and closed blocks, and as many as the mapping names. A device that does not agree with itself stops here,
-        and the last checkpoint counts on: no recovery could mend a newer one."""
+        """The cheap checks of a mount, before a checkpoint is written: live pages are only in open and closed blocks,
+        and as many as the mapping names. An inconsistent device stops here, and the last checkpoint stays in force: no
+        recovery could repair a newer one."""
         cdef uint32_t block, n
         cdef uint64_t live = 0
         cdef int64_t named = self.mapping.pages_named()
@@ -853,7 +856,7 @@ cdef class Ssd(Engine):
             n = self.validity.count(block)
             live += n
             if (n and self.pool.state[block] != STATE_OPEN and self.pool.state[block] != STATE_CLOSED
-                    and self.pool.state[block] != STATE_BAD):  # a block that somebody else called bad: it reads, still
+                    and self.pool.state[block] != STATE_BAD):  # marked bad outside this device: still readable
                 why = f"block {block} has {n} live pages and is {self.pool.describe(block)['state']}"
         if named >= 0:
             named += self.validity.pages_named()
@@ -866,14 +869,14 @@ cdef class Ssd(Engine):
         return 0
 
     def unchanged_since_clean(self):
-        """Whether the device still stands on the clean checkpoint it was mounted from."""
+        """Whether nothing has changed since the clean checkpoint that the device was mounted from."""
         return self.mount_due
 
-    # --- what recovery sets
+    # --- called by recovery
 
     def resume(self, uint64_t seq, uint64_t mounts, bint clean, uint64_t since_checkpoint=0, at=None):
-        """The device is ready: counters as found, whether it stands on a clean checkpoint, and for the checkpointer
-        where a recovery's scan began."""
+        """Make the device ready: set the counters as found and whether a ``clean`` checkpoint is in force; ``at`` tells
+        the checkpointer where the recovery's scan began."""
         self.seq = seq
         self.mounts = mounts + 1
         self.mount_due = clean
@@ -885,8 +888,8 @@ cdef class Ssd(Engine):
         self.ready = True
 
     def restore(self, uint32_t lpa, uint64_t seq, const uint8_t[::1] page not None, bint in_memory):
-        """A page that the NVRAM saved: into flash, under its own sequence number, so that a cut meanwhile finds it in
-        either place; or, for a device that must not change, into the buffer."""
+        """Restore a page that the NVRAM saved: to flash, under its own sequence number, so that a power cut meanwhile
+        leaves it in one of the two places; or, ``in_memory``, to the buffer of a device that must not change."""
         cdef uint32_t slot
         if in_memory:
             slot = self.buffer.add(lpa, seq)
@@ -908,7 +911,7 @@ cdef class Ssd(Engine):
         return end
 
     def read_pages(self, const uint32_t[::1] lpas not None, uint8_t[::1] data=None, int64_t t_ns=0):
-        """Read a batch of pages into ``data``; returns the virtual time at which the last one is there."""
+        """Read a batch of pages into ``data``; returns the virtual time at which the last one is read."""
         cdef uint32_t n = lpas.shape[0]
         cdef uint8_t* at = &data[0] if data is not None and data.shape[0] else <uint8_t*> NULL
         cdef int64_t end
@@ -919,13 +922,13 @@ cdef class Ssd(Engine):
         return end
 
     def trim_pages(self, uint32_t lpa, uint32_t n, int64_t t_ns=0):
-        """Trim ``n`` pages from ``lpa`` on; returns the virtual time at which that is acknowledged."""
+        """Trim ``n`` pages from ``lpa`` on; returns the virtual time of the acknowledgement."""
         with nogil:
             t_ns = self.trim(lpa, n, t_ns)
         return t_ns
 
     def move_blocks(self, const uint32_t[::1] blocks not None):
-        """Clean these closed blocks together; False if placement broke that off."""
+        """Clean these closed blocks together; False if placement ended the move."""
         cdef bint done
         self.map_ns = self.now_ns
         with nogil:
@@ -935,7 +938,7 @@ cdef class Ssd(Engine):
         return done
 
     def move_pages(self, const uint32_t[::1] ppas not None):
-        """Carry these pages, in ascending order of PPAs, to where cleaning puts its own; as ``move_blocks``."""
+        """Move these pages, in ascending order of PPAs, to the stream of cleaning; returns as ``move_blocks``."""
         cdef bint done
         self.map_ns = self.now_ns
         with nogil:
@@ -955,7 +958,7 @@ cdef class Ssd(Engine):
             self.flush(t_ns)
 
     def idle(self, int64_t t_ns=0):
-        """The host is quiet: housekeeping that is due may run."""
+        """The host is idle: do the housekeeping that is due."""
         self.now_ns = t_ns
         if self.stopped:
             self.refuse()
@@ -963,7 +966,7 @@ cdef class Ssd(Engine):
             self.chores()
 
     def mapped(self, uint32_t lpa):
-        """Whether the host would read anything but a hole at ``lpa``."""
+        """Whether a read of ``lpa`` gives more than a hole."""
         return self.is_mapped(lpa)
 
     def operations(self):
@@ -977,9 +980,9 @@ cdef class Ssd(Engine):
         return totals, by_cause
 
     def purposes(self):
-        """{operation: {purpose: n}} of pages read and programmed: the host's own, moved ones among them (``user``), the
-        map's (``translation``), and those that say which pages live (``validity``), in both as cleaning moves them;
-        ``engine`` is all else: checkpoints, trims, mounts, recoveries."""
+        """{operation: {purpose: n}} of pages read and programmed. ``user``: the host's pages and padding;
+        ``translation``: the map's; ``validity``: the validity store's; each including moves by cleaning. ``engine``:
+        all others (checkpoints, trims, mounts, recoveries)."""
         _, by_cause = self.operations()
         moved = self.mover.moved()
         out = {}
@@ -1009,8 +1012,8 @@ cdef class Ssd(Engine):
         return tables
 
     def check(self):
-        """Every structure's own invariants, and those between pool and validity: only open and closed blocks hold
-        live pages, and none beyond what was programmed."""
+        """One line per broken invariant of each structure, and between pool and validity: only open and closed blocks
+        hold live pages, and none beyond the programmed ones."""
         problems = self.pool.check() + self.victims.check() + self.validity.check() + self.mapping.check()
         problems += self.buffer.check() + self.cache.check()
         for block in range(self.pool.blocks):

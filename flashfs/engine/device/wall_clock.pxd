@@ -1,4 +1,4 @@
-# Wall time, for what is measured and not modelled.
+# Wall time, for costs that are measured rather than modelled.
 from libc.stdint cimport int64_t
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 

@@ -1,11 +1,11 @@
-"""Static wear levelling: blocks whose pages nobody rewrites give up their place to the most worn ones.
+"""Static wear levelling: pages that are never rewritten move from little worn blocks to the most worn ones.
 
-A block rests when its pages have outlived a whole round of the chip: as many blocks as there are were opened since it
-was. One that lags but is in use catches up by itself, being opened before others whenever it is free; to empty it would
-copy pages that are about to die.
+A block rests (is static) when at least as many blocks as the chip has were opened since it was. A block that lags but
+is in use catches up by itself, because it is opened before others whenever it is free; emptying it would copy pages
+that are about to die.
 
-What is here looks at the erase count and the age of every block, which a controller would have to keep in DRAM.
-``flashfs.engine.device.wear_scan`` does without.
+This class uses the erase count and the age of every block, which a controller would have to keep in DRAM.
+``flashfs.engine.device.wear_scan`` avoids that.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -14,19 +14,19 @@ from flashfs.engine.blocks.pool cimport CAUSE_WEAR, NONE, STATE_BAD, STATE_CLOSE
 
 cdef enum:
     QUEUE = 64
-    PACE = 32                # erases in a request for which one more block may be emptied behind it
+    PACE = 32                # erases since the last levelling for which one more block may be emptied
 
 
 cdef class WearLevel:
-    """A block that rests is emptied when the most worn one is more than ``spread`` erases ahead of it."""
+    """Empties a resting block when the most worn one is more than ``spread`` erases ahead of it."""
 
     def __cinit__(self, Engine ssd, uint32_t spread, *_):
         self.ssd = ssd
         self.spread = spread
 
     cdef int level(self) except -1 nogil:
-        """Between requests: empty a block that lags, and one more for every so many that were erased since the last
-        time; a long request to a scheme that writes much beside the host's pages would leave it behind."""
+        """Between requests: empty a block that lags, and one more per PACE erases since the last time: after a long
+        request with many erases, one block would not keep up."""
         cdef uint64_t turns = 1 + (self.ssd.pool.erases_n - self.levelled_at) // PACE
         self.levelled_at = self.ssd.pool.erases_n
         while turns and self.level_one():
@@ -34,7 +34,7 @@ cdef class WearLevel:
         return 0
 
     cdef bint level_one(self) except -1 nogil:
-        """Empty one block that lags, if there is one and room to do it in; False: nothing to be done."""
+        """Empty one block that lags, if there is one and room for it; False if there is nothing to do."""
         cdef uint32_t block
         if self.queued == 0:
             if self.ssd.pool.erases_n < self.scan_at:
@@ -52,7 +52,7 @@ cdef class WearLevel:
         return self.ssd.pool.free_n + self.ssd.pool.pending_n > self.ssd.meta_floor + 1
 
     cdef bint lags(self, uint32_t block) noexcept nogil:
-        """Whether it is to be emptied."""
+        """Whether the block must be emptied."""
         cdef uint64_t behind = self.ssd.pool.erases_most - self.ssd.nand.erases(block)
         if behind <= self.spread or not self.may_rest(block):
             return False
@@ -60,15 +60,16 @@ cdef class WearLevel:
                 or self.ssd.pool.order[block] + self.ssd.pool.blocks <= self.ssd.pool.last_order)
 
     cdef bint may_rest(self, uint32_t block) noexcept nogil:
-        """A block that is open may rest too, where it fills slowly: what a part keeps in flash in a stream of its own
-        may be a page a checkpoint."""
+        """Whether the block's state allows it to be emptied. An open block that fills slowly may rest too: a part's own
+        stream may program one page per checkpoint."""
         cdef uint8_t state = self.ssd.pool.state[block]
         return state == STATE_CLOSED or (state == STATE_OPEN and (
             self.ssd.cleaning.open_blocks_rest or self.ssd.pool.stream[block] >= STREAMS))
 
     cdef int scan(self) noexcept nogil:
-        """Queue the closed blocks that lag; next scan when one could lag (the least erase count never falls). The log's
-        blocks rest until the next checkpoint: if one lags, that is due, but not before the chip was written over."""
+        """Queue the closed blocks that lag; set the next scan to when one could lag (the least erase count never
+        falls). The log's blocks rest until the next checkpoint: if one lags, a checkpoint is due, but not before a
+        chip's worth of pages was programmed since the last."""
         cdef uint32_t block, wear, least = NONE
         for block in range(self.ssd.pool.blocks):
             if self.ssd.pool.state[block] == STATE_BAD:
@@ -81,7 +82,7 @@ cdef class WearLevel:
             elif (self.ssd.pool.state[block] == STATE_META and wear + self.spread < self.ssd.pool.erases_most
                     and self.ssd.since_checkpoint >= <uint64_t> self.ssd.pool.blocks * self.ssd.pool.pages_per_block):
                 self.ssd.checkpoint_due = True
-        # in so many erases, whichever blocks they hit, the most worn block can be one step further ahead
+        # after a minimum of erases, and not before the spread can be exceeded: an erase adds one at most
         self.scan_at = self.ssd.pool.erases_n + max(4, self.ssd.pool.blocks // 64)
         if least != NONE and least + self.spread >= self.ssd.pool.erases_most:
             self.scan_at = max(self.scan_at,
@@ -89,9 +90,9 @@ cdef class WearLevel:
         return 0
 
     def tables(self):
-        """None: the ledger has no row for what it looks at, which the chip says for nothing."""
+        """None: its DRAM is not accounted for, because it reads the chip's counts for free."""
         return None
 
     def figures(self):
-        """How blocks are found, and what is known of all of them together."""
+        """How blocks are found, and statistics over all blocks."""
         return {"by": "exact"}

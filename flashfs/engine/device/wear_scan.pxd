@@ -2,21 +2,21 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.device.wear cimport WearLevel
 
-cdef struct Round:                         # of the scan through all blocks: what it found
-    uint32_t blocks                        # that said anything
+cdef struct Round:                         # statistics of one scan of all blocks
+    uint32_t blocks                        # blocks that had a readable page
     uint32_t erases_least, erases_most
-    uint64_t order_least, order_most       # when the block that was erased longest ago, and last, was opened
+    uint64_t order_least, order_most       # orders of the blocks opened longest ago and last
     double erases_mean, order_mean
 
 
 cdef class WearScan(WearLevel):
-    cdef readonly uint32_t reads           # spare areas read for each page programmed
-    cdef readonly uint32_t rounds          # through all blocks, since the mount
-    cdef Round now, whole                  # the one under way, and the one before it
-    cdef uint32_t cursor, left             # the next block, and how many are left of the round
-    cdef uint32_t turn                     # the die of which a block is emptied next, if one stands out there
-    cdef uint64_t seen                     # pages programmed for which spare areas were read
-    cdef uint8_t* spare                    # one page's
+    cdef readonly uint32_t reads           # spare areas read per page programmed
+    cdef readonly uint32_t rounds          # complete scans since the mount
+    cdef Round now, whole                  # the current round and the last complete one
+    cdef uint32_t cursor, left             # the next block, and the number of blocks left in the round
+    cdef uint32_t turn                     # the die that is preferred for the next block to empty
+    cdef uint64_t seen                     # programmed pages whose spare reads are done
+    cdef uint8_t* spare                    # of one page
     cdef int begin_round(self) noexcept nogil
     cdef bint look(self, uint32_t block) except -1 nogil
     cdef bint comes_before(self, uint32_t block, uint32_t other) noexcept nogil

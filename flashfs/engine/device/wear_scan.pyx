@@ -1,7 +1,7 @@
-"""Static wear levelling by a scan through the blocks: a few figures of the whole chip are in DRAM, and erase counts and
-ages in the blocks' own spare areas (N. Dayan et al., GeckoFTL, SIGMOD 2016, Appendix D).
+"""Static wear levelling by a scan of the blocks: DRAM holds only a few statistics of the whole chip; erase counts and
+ages are in the blocks' spare areas (N. Dayan et al., GeckoFTL, SIGMOD 2016, Appendix D).
 
-Nothing of it has to survive: whoever mounts begins a new round.
+Nothing of it is saved: each mount begins a new round.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -13,14 +13,14 @@ from flashfs.engine.device.wear cimport PATIENCE, WearLevel
 from nandimg._nand cimport PAGE_OK, PAGE_TORN
 
 cdef enum:
-    FIGURES_BYTES = 24       # of a round: least, most and mean of erases and ages, four bytes each
+    FIGURES_BYTES = 24       # per round: minimum, maximum and mean of erases and ages, four bytes each
 
 
 cdef class WearScan(WearLevel):
-    """For each page that is programmed, ``reads`` spare areas are read, of the next blocks in turn, and charged. A
-    block's first page says how often the block was erased, and how long ago: its record has the epoch, its OOB the
-    order, and a block is erased when it is opened. What is kept is the least, the most and the mean of both, of all
-    blocks. A block is held against those when its turn comes, and emptied then or in a later round."""
+    """For each programmed page, ``reads`` spare areas of the next blocks in turn are read, at the usual cost. A block's
+    first page gives its erase count (the epoch in its record) and its age (the order in its OOB; a block is erased when
+    it is opened). Minimum, maximum and mean of both over all blocks are kept. When a block is read, it is compared with
+    those, and emptied then or in a later round."""
 
     def __cinit__(self, Engine ssd, uint32_t spread, uint32_t reads):
         self.reads = reads
@@ -32,9 +32,9 @@ cdef class WearScan(WearLevel):
         free(self.spare)
 
     cdef int level(self) except -1 nogil:
-        """Go on with the scan as far as is due, and empty one of the blocks that stood out; the others wait until the
-        scan comes by again. The dies take turns, or one would have no free block but a worn one; of a die's blocks it
-        is the least worn."""
+        """Continue the scan as far as is due, and empty one of the blocks that stood out; the others wait for the next
+        round. The dies take turns, so that no die is left with worn free blocks only; within a die the least worn block
+        is taken."""
         cdef uint32_t found = NONE, block
         cdef uint64_t due = (self.ssd.pool.programs_n - self.seen) * self.reads
         self.seen = self.ssd.pool.programs_n
@@ -59,7 +59,8 @@ cdef class WearScan(WearLevel):
         return wait < longer or (wait == longer and self.ssd.nand.erases(block) < self.ssd.nand.erases(other))
 
     cdef int begin_round(self) noexcept nogil:
-        """The first one since the mount begins wherever the chip's life has brought it, for mounts may be short."""
+        """Begin a round. The first one since the mount begins at a block that depends on the chip's count of opened
+        blocks, so that short mounts cover all blocks over time."""
         if self.now.blocks:
             self.whole = self.now
             self.rounds += 1
@@ -70,7 +71,8 @@ cdef class WearScan(WearLevel):
         return 0
 
     cdef bint look(self, uint32_t block) except -1 nogil:
-        """Read what the block says of itself; whether it is to be emptied. One that has no page says nothing."""
+        """Read the block's first whole page, update the statistics, and return whether to empty the block; False for a
+        block without pages."""
         cdef uint8_t status = PAGE_TORN
         cdef uint32_t page = 0, erases
         cdef uint64_t order
@@ -79,7 +81,7 @@ cdef class WearScan(WearLevel):
             page += 1
         if status != PAGE_OK:
             return False
-        erases = self.ssd.nand.erases(block)  # what the page's record says: it is whole, so its epoch is one more
+        erases = self.ssd.nand.erases(block)  # equals the count in the page's record, because the page is whole
         order = oob_order(self.spare)
         self.note(erases, order)
         return self.stands_out(block, erases, order)
@@ -99,8 +101,8 @@ cdef class WearScan(WearLevel):
         return 0
 
     cdef bint stands_out(self, uint32_t block, uint32_t erases, uint64_t order) noexcept nogil:
-        """Whether it is exceptionally unworn, and static: older than the mean. As in ``WearLevel``, one that is in use
-        is let be for some more erases. Nothing does before a round is whole."""
+        """Whether the block is little worn and static (older than the mean). As in ``WearLevel``, a block in use may
+        lag PATIENCE more erases. False before the first round is complete."""
         cdef uint32_t most = max(self.ssd.pool.erased_most, max(self.whole.erases_most, self.now.erases_most))
         if self.whole.blocks == 0 or erases + <uint64_t> self.spread >= most:
             return False
@@ -113,15 +115,14 @@ cdef class WearScan(WearLevel):
         return order <= self.whole.order_mean or erases + <uint64_t> self.spread + PATIENCE < most
 
     def tables(self):
-        """(as a controller packs it, as allocated) of all that is kept in DRAM: the figures of the round under way and
-        of the one before it, how many blocks the first stands for, the next block and the next die, pages programmed
-        that no spare area was read for yet, the greatest count of a block that was erased since the mount, and the
-        chip's count of blocks opened, by which ages are told."""
+        """(bytes as a controller packs them, bytes allocated) of all that is kept in DRAM: the statistics of the
+        current round and of the last one, the number of blocks in the current one, the next block and the next die,
+        programmed pages without spare reads yet, the greatest erase count of a block erased since the mount, and the
+        chip's count of opened blocks, which gives ages."""
         return 2 * FIGURES_BYTES + 6 * 4, 2 * sizeof(Round) + self.ssd.nand.oob_bytes + 2 * 8 + 2 * 4
 
     def figures(self):
-        """How blocks are found, and what the last whole round said of all of them together: ages are in blocks opened
-        since."""
+        """How blocks are found, and the statistics of the last complete round; ages are in blocks opened since."""
         cdef Round* whole = &self.whole
         cdef uint64_t last = self.ssd.pool.last_order
         found = {"by": "scan", "rounds": self.rounds, "blocks": whole.blocks}

@@ -1,4 +1,4 @@
-# Reads that copy nothing: where in the image's mapping the pages are.
+# Zero-copy reads: where the pages are in the image's memory mapping.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.device.ssd cimport Ssd

@@ -1,8 +1,8 @@
-"""Reads that copy nothing: where in the image's mapping the pages are, verified as any read verifies them.
+"""Zero-copy reads: where the pages are in the image's memory mapping, verified like any read.
 
-What they find stays what it is until the next change of flash or of the write buffer: whoever holds views keeps the
-device from that. Anything out of the ordinary (a ragged end, a data cache, a page that is not what the mapping means, a
-fault's chip) is left to the reads that copy; then nothing has been counted here either.
+The pieces are valid until the next change of flash or of the write buffer: a caller that holds views must prevent such
+changes. All other cases (a partial page, a data cache, a page that is not the LPA's, a chip with faults) are left to
+the reads that copy; nothing is counted here then.
 """
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -14,7 +14,7 @@ from nandimg._chip cimport Chip
 
 
 cdef enum:
-    IN_BUFFER = 0xFFFFFFFE  # in place of a PPA
+    IN_BUFFER = 0xFFFFFFFE  # instead of a PPA
 
 cdef extern from *:
     """
@@ -25,7 +25,7 @@ cdef extern from *:
 
 @cython.final
 cdef class ZeroCopy:
-    """Of one device. ``pieces`` are what the last ``find`` found."""
+    """For one device. ``pieces`` are the result of the last ``find``."""
 
     def __cinit__(self, Ssd ssd not None):
         self.ssd = ssd
@@ -40,8 +40,8 @@ cdef class ZeroCopy:
         free(self.pieces)
 
     cdef int64_t find(self, uint64_t offset, uint64_t size, int64_t t_ns) except -1 nogil:
-        """The pieces of the range, in order, and the virtual time at which the last one is read; ``pieces_n`` 0 if it
-        has to be copied."""
+        """The pieces of the range, in order, and the virtual time at which the last one is read; ``pieces_n`` is 0 if
+        the range must be copied."""
         cdef uint32_t[RUN] lpas
         cdef uint32_t[RUN] ppas
         cdef uint32_t[RUN] slots
@@ -88,7 +88,8 @@ cdef class ZeroCopy:
 
     cdef int64_t see(self, const uint32_t* lpas, uint32_t ppa, uint32_t n, int64_t t_ns,
                      uint32_t ahead) except -1 nogil:
-        """One run of pages of a block; no piece is left if one of them is not its LPA's. ``ahead``: the page behind."""
+        """Add one run of pages of a block; all pieces are dropped if a page is not its LPA's. ``ahead``: the page after
+        the run."""
         cdef uint32_t k, block = ppa // self.ssd.pages_per_block, page = ppa % self.ssd.pages_per_block
         cdef uint64_t order = self.ssd.pool.order[block]
         cdef const uint8_t* data

@@ -1,1 +1,1 @@
-"""Finds again what was acknowledged: scans the pages written since the checkpoint, decides which of them count."""
+"""Recovery of acknowledged data: scans the pages written since the checkpoint and decides which of them count."""

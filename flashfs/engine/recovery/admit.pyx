@@ -1,5 +1,5 @@
 # cold
-"""Whether a loaded checkpoint can be: asked before anything is based on it."""
+"""Consistency check of a loaded checkpoint, before anything relies on it."""
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 
@@ -8,9 +8,9 @@ from flashfs.engine.device.ssd cimport Ssd
 
 
 def admit(Ssd ssd, log, bint known=True):
-    """Hold mapping, validity and pool of a loaded checkpoint against each other, and against the blocks ``log`` that
+    """Check mapping, validity and pool of a loaded checkpoint against each other, and against the blocks ``log`` that
     hold the checkpoint itself. It was whole, but another program may have written it. Reads no flash. ValueError names
-    the first thing that cannot be. Unless it is ``known`` which pages live, the mapping is not asked."""
+    the first contradiction. Unless it is ``known`` which pages are live, the mapping is not checked."""
     cdef uint32_t block, n
     cdef uint32_t* pages = <uint32_t*> malloc(ssd.pages_per_block * sizeof(uint32_t))
     if pages == NULL:
@@ -21,7 +21,7 @@ def admit(Ssd ssd, log, bint known=True):
             if n == 0:
                 continue
             if (ssd.pool.state[block] != STATE_OPEN and ssd.pool.state[block] != STATE_CLOSED
-                    and ssd.pool.state[block] != STATE_BAD):  # a block that somebody else called bad: it reads, still
+                    and ssd.pool.state[block] != STATE_BAD):  # marked bad outside this device: still readable
                 raise ValueError(f"block {block} holds {n} live pages and is neither open nor closed")
             if ssd.pool.state[block] == STATE_OPEN and ssd.validity.in_flash:
                 if n > ssd.pool.next_page[block]:

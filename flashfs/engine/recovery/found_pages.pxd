@@ -9,7 +9,7 @@ cdef enum:
 
 cdef struct Entry:
     uint64_t word                          # u48 seq, u8 group, u8 flags of its OOB
-    uint32_t key                           # its LPA; of pages of another kind, which have entries of their own, the id
+    uint32_t key                           # its LPA; for other kinds of pages, which have separate tables, the id
     uint32_t ppa
 
 

@@ -1,9 +1,9 @@
 # distutils: language = c++
-"""The pages that a recovery found, 16 bytes each, put in the order of LPAs; those of one LPA the newest last.
+"""The pages that a recovery found, 16 bytes each, sorted by LPA; the newest of an LPA comes last.
 
-They are found block by block. They are put in order in place: first into buckets of neighbouring LPAs that fit the
-processor's cache, then each bucket by a radix sort with a second buffer of its size. So it takes the memory of one
-bucket more, and is done in two passes through memory.
+They are found block by block and sorted in place: first into buckets of neighbouring LPAs that fit the processor's
+cache, then each bucket by a radix sort with a second buffer of its size. So the sort needs only one bucket of extra
+memory, and two passes through memory.
 """
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -16,13 +16,13 @@ cdef extern from "<algorithm>" namespace "std" nogil:
     void stable_sort(Entry* first, Entry* last, bint (*less)(const Entry&, const Entry&) noexcept nogil)
 
 cdef enum:
-    BUCKET = 1 << 15         # entries that a bucket should hold: 512 KiB
-    BUCKET_MOST = 1 << 20    # ... and that are sorted with a second buffer
+    BUCKET = 1 << 15         # intended entries per bucket: 512 KiB
+    BUCKET_MOST = 1 << 20    # the most entries of a bucket that is sorted with a second buffer
     BUCKETS_MOST = 1 << 12
-    DIGIT = 9                # bits of the radix sort's
+    DIGIT = 9                # bits of a digit of the radix sort
     FEW = 32                 # copies of one LPA that are sorted by insertion
 
-cdef uint64_t MEMORY_MOST = (<uint64_t> 17 << 27)  # bytes: what 2^27 pages take, and those of a request more
+cdef uint64_t MEMORY_MOST = (<uint64_t> 17 << 27)  # bytes: for 2^27 pages, and those of a request
 
 
 cdef bint by_key(const Entry& a, const Entry& b) noexcept nogil:
@@ -33,7 +33,7 @@ cdef bint by_seq(const Entry& a, const Entry& b) noexcept nogil:
 
 
 cdef bint is_earlier(const Entry* a, const Entry* b, const uint64_t* orders, uint32_t pages_per_block) noexcept nogil:
-    """By sequence number, then by when the block was opened."""
+    """By sequence number, then by the order of the block, then by PPA."""
     cdef uint64_t order_a = orders[a.ppa // pages_per_block], order_b = orders[b.ppa // pages_per_block]
     if entry_seq(a) != entry_seq(b):
         return entry_seq(a) < entry_seq(b)
@@ -42,8 +42,8 @@ cdef bint is_earlier(const Entry* a, const Entry* b, const uint64_t* orders, uin
     return a.ppa < b.ppa
 
 cdef bint is_older(const Entry* a, const Entry* b, const uint64_t* orders, uint32_t pages_per_block) noexcept nogil:
-    """Of two pages of one LPA. If they have one sequence number, one is a copy of the other: the one that was moved
-    more often. The order of their blocks does not tell: cleaning may have had its block open for longer."""
+    """Of two pages of one LPA. With equal sequence numbers, one is a copy of the other: the one that was moved more
+    often is newer. The order of their blocks does not decide: cleaning may have opened its block earlier."""
     cdef uint8_t ahead = (entry_flags(b) >> MOVES_SHIFT) - (entry_flags(a) >> MOVES_SHIFT) & MOVES_MASK
     if entry_seq(a) == entry_seq(b):
         if (entry_flags(a) ^ entry_flags(b)) & FLAG_MOVED:
@@ -70,7 +70,7 @@ cdef int insert_each(Entry* first, uint64_t n, const uint64_t* orders, uint32_t 
 
 @cython.final
 cdef class FoundPages:
-    """``add`` all, ``sort`` once, then go through them. ``orders`` says when each block was opened."""
+    """``add`` all, ``sort`` once, then read them in order. ``orders`` has the order of each block."""
 
     def __cinit__(self, uint32_t pages_per_block, uint64_t memory_most=MEMORY_MOST):
         self.pages_per_block = pages_per_block
@@ -110,7 +110,7 @@ cdef class FoundPages:
         return self.records.release()
 
     cdef uint64_t first_of(self, uint64_t key) noexcept nogil:
-        """The first entry of that key or a larger one."""
+        """Index of the first entry with that key or a larger one."""
         cdef uint64_t low = 0, high = self.records.n, middle
         while low < high:
             middle = (low + high) // 2
@@ -123,7 +123,7 @@ cdef class FoundPages:
     # --- sorting
 
     cdef int sort(self, uint64_t keys) except -1 nogil:
-        """All keys are below ``keys``."""
+        """Sort all entries; all keys are below ``keys``. MemoryError if there is no memory for it."""
         cdef uint64_t n = self.records.n, first, end, largest = 0, i, buckets
         cdef int low = 0
         cdef uint64_t* ends
@@ -159,10 +159,10 @@ cdef class FoundPages:
         return 0
 
     cdef int sort_bucket(self, Entry* first, uint64_t n, int bits) noexcept nogil:
-        """Entries whose keys differ in the lowest ``bits`` only."""
+        """Sort entries whose keys differ only in the lowest ``bits``."""
         cdef uint64_t i = 0, k
         if n > self.scratch_n:
-            stable_sort(first, first + n, by_key)  # a few LPAs that were written again and again
+            stable_sort(first, first + n, by_key)  # a few LPAs that were written very often
         else:
             by_digits(first, self.scratch, n, bits)
         while i < n:
@@ -175,8 +175,8 @@ cdef class FoundPages:
         return 0
 
     cdef int sort_group(self, Entry* first, uint64_t n) noexcept nogil:
-        """Those of one key, the newest last. The number of moves runs over, so it tells the newer of two copies only if
-        not too many lie between them: they are put in the order of their blocks first, which is nearly right."""
+        """Sort the entries of one key, the newest last. The count of moves wraps, so it identifies the newer of two
+        copies only if they are few moves apart: entries are sorted by block order first, which is nearly right."""
         if n > FEW:
             stable_sort(first, first + n, by_seq)
         insert_each(first, n, self.orders, self.pages_per_block, is_earlier)
@@ -184,7 +184,7 @@ cdef class FoundPages:
 
 
 cdef int to_buckets(Entry* at, uint64_t n, int low, uint64_t* ends, uint64_t buckets) noexcept nogil:
-    """Put the entries in the order of ``key >> low``, in place. ``ends`` (2 x buckets + 1 zeros) gets each bucket's."""
+    """Sort the entries by ``key >> low``, in place. ``ends`` (2 x buckets + 1 zeros) gets the end of each bucket."""
     cdef uint64_t i, k, sum = 0
     cdef uint64_t* next = ends + buckets
     cdef Entry one, other
@@ -198,7 +198,7 @@ cdef int to_buckets(Entry* at, uint64_t n, int low, uint64_t* ends, uint64_t buc
         while next[i] < ends[i]:
             one = at[next[i]]
             k = one.key >> low
-            while k != i:                  # carry it home, take up what lies there, and so on until one belongs here
+            while k != i:                  # swap it into its bucket, until one belongs here
                 other = at[next[k]]
                 at[next[k]] = one
                 next[k] += 1
@@ -236,8 +236,8 @@ cdef int by_digits(Entry* at, Entry* other, uint64_t n, int bits) noexcept nogil
 
 def in_order(rows, const uint64_t[::1] orders not None, uint32_t pages_per_block, uint64_t keys,
              uint64_t memory_most=MEMORY_MOST):
-    """The same for Python: [(seq, flags, key, PPA)] as they are found, in the order in which a recovery goes through
-    them. ``orders`` of the blocks; beyond ``memory_most`` bytes they lie in a file."""
+    """The same for Python: ``rows`` of (seq, flags, key, PPA), as found; returns them in the order in which a recovery
+    processes them. ``orders``: of the blocks. Beyond ``memory_most`` bytes, entries are in a file."""
     cdef FoundPages entries = FoundPages(pages_per_block, memory_most)
     cdef uint64_t i
     cdef Entry* entry

@@ -1,4 +1,4 @@
-# What is left of a mapping after damage; see mend.pyx.
+# Repair of a mapping after damage; see mend.pyx.
 from libc.stdint cimport uint8_t
 
 from flashfs.engine.recovery.resolve cimport Resolver

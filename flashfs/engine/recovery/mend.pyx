@@ -1,7 +1,7 @@
 # cold
 # distutils: language = c++
 # cython: wraparound=True
-"""What a recovery does where pages are missing and what is left of mapping, validity and pool does not agree."""
+"""Repairs by a recovery when pages are missing and mapping, validity and pool are inconsistent."""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
@@ -14,11 +14,12 @@ from flashfs.errors import CorruptError
 
 
 cdef class Mender(Resolver):
-    """Between the steps that find pages and those that make a device of them."""
+    """Repairs after the pages are found, before the device is ready."""
 
     cdef bint forget_homeless(self) except -1:
-        """Nothing lives in a block that holds metadata, or nothing. Where damage took what said so, the map may name
-        pages of such a block, and a store that counts by the map then calls them live. Whether there were any."""
+        """Drop live pages in blocks that are neither open, closed nor bad (metadata or free blocks). After damage the
+        map may name pages of such a block, and a store that counts by the map then calls them live. Returns whether
+        there were any."""
         cdef uint32_t block
         cdef int state
         found = False
@@ -30,9 +31,9 @@ cdef class Mender(Resolver):
         return found
 
     cdef mend(self, why):
-        """What is left of the mapping after damage: translation pages that are gone are made again from the live pages,
-        LPAs that name no live page, or another LPA's, hold nothing, and pages that no LPA names are dead. CorruptError
-        if even that makes no sense."""
+        """Repair the mapping after damage: lost translation pages are rebuilt from the live pages, LPAs that map to no
+        live page or to another LPA's become holes, and pages without an LPA die. CorruptError if the result is still
+        inconsistent."""
         cdef Ssd ssd = self.ssd
         self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
         ssd.mapping.rebuild_allowed()
@@ -51,9 +52,8 @@ cdef class Mender(Resolver):
             raise CorruptError(f"the recovered mapping cannot be: {doubt}")
 
     cdef int keep_owned(self) except -1:
-        """An LPA keeps a live page of the host's that is no other's, a live page that nobody has dies. Of several LPAs
-        at a page the one keeps it that it names: another's own page is lost, and the map still says where it lay
-        before."""
+        """An LPA keeps a live user page that no other LPA has; a live page without an owner dies. If several LPAs map
+        to a page, the one that its OOB names keeps it: the own page of the other is lost, and its map entry is old."""
         cdef uint32_t lpa, ppa
         cdef Ssd ssd = self.ssd
         cdef uint64_t pages = <uint64_t> ssd.nand.blocks * ssd.pages_per_block
@@ -82,7 +82,7 @@ cdef class Mender(Resolver):
         return 0
 
     cdef settle_disputes(self, set ppas):
-        """Of the LPAs at each of these pages one stays there."""
+        """Let one LPA keep each of these pages, and unmap the others."""
         cdef uint32_t lpa, ppa
         cdef Ssd ssd = self.ssd
         claims = {}
@@ -97,7 +97,7 @@ cdef class Mender(Resolver):
                     ssd.mapping.unbind(one, 1, ssd.olds)
 
     cdef int bury(self, const uint8_t* owned) except -1:
-        """A live page that nobody has dies. ``owned``: a bit a page."""
+        """Report live pages without an owner as dead. ``owned``: one bit per page."""
         cdef uint32_t block
         cdef Ssd ssd = self.ssd
         for block in range(ssd.pool.blocks):
@@ -108,8 +108,8 @@ cdef class Mender(Resolver):
         return 0
 
     cdef ask_pages(self):
-        """Each LPA is where the newest live page says that is one of it; the older ones die. Pages that cannot be read
-        stay with those who have them."""
+        """Map each LPA to the newest live page whose OOB names it; older ones die. Pages that cannot be read stay with
+        their LPAs."""
         cdef uint32_t block, lpa, ppa = NONE
         cdef Oob oob
         cdef Ssd ssd = self.ssd

@@ -1,4 +1,4 @@
-# Records in NVRAM of LPAs that share pages, in a recovery; see records.pyx.
+# Recovery of NVRAM records of LPAs that share pages; see records.pyx.
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -6,7 +6,7 @@ from flashfs.engine.blocks.pool cimport FLAG_CLEAN
 from flashfs.engine.recovery.scan cimport Scanner
 
 cdef enum:
-    CLAIMED = FLAG_CLEAN     # of an entry: a record says so, not the page. No page of the user's has that flag
+    CLAIMED = FLAG_CLEAN     # of an entry that comes from a record, not from a page: no user page has this flag
 
 
 cdef class RecordTaker(Scanner):

@@ -1,9 +1,9 @@
 # cold
 # distutils: language = c++
-"""Records of LPAs that were pointed at other LPAs' pages: which of them a recovery believes.
+"""Records of LPAs that were mapped to other LPAs' pages: which of them a recovery accepts.
 
-A mapping whose ``sharing`` ``names_sharers`` keeps them in NVRAM. One counts if its page is whole and the one that was
-meant; resolve.pyx settles it then as if its page were one of that LPA.
+A mapping whose ``sharing`` has ``names_sharers`` keeps them in NVRAM. A record counts if its page is whole and still
+the one that it meant; resolve.pyx then treats the page as one of that LPA.
 """
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -17,24 +17,24 @@ import numpy
 from flashfs.errors import CorruptError
 
 cdef enum:
-    ORDER_BITS = 0x7FFFFFFF  # of a block's order, those that a record has
+    ORDER_BITS = 0x7FFFFFFF  # the bits of a block's order that a record has
 
 
 cdef packed struct Claimed:  # a record
     uint32_t lpa, ppa
     uint64_t seq
-    uint32_t source          # that holds nothing since, or NONE
-    uint64_t stamp           # of blocks opened later it does not speak
-    uint32_t order           # nor of a block of another order than this: its low 31 bits, or NONE
-    uint32_t[4] other        # the mapping's own
+    uint32_t source          # LPA that was unmapped by it (a move), or NONE
+    uint64_t stamp           # a block order: the record does not apply to blocks opened later
+    uint32_t order           # the low 31 bits of its block's order, which must match; or NONE
+    uint32_t[4] other        # private to the mapping
 
 
 cdef class RecordTaker(Scanner):
-    """What was read of pages, and the records that speak of them."""
+    """The scan, plus the records that refer to the found pages."""
 
     def claims(self):
-        """The records of a mapping whose ``sharing`` ``names_sharers``, as far as they are newer than the checkpoint,
-        join the pages that were found."""
+        """Add the records of a mapping with ``names_sharers`` to the found pages, if they are newer than the
+        checkpoint."""
         found = numpy.ascontiguousarray(self.ssd.mapping.claims())
         cdef const uint8_t[::1] raw = found.view(numpy.uint8)
         cdef uint64_t n = len(found), counted
@@ -50,9 +50,9 @@ cdef class RecordTaker(Scanner):
 
     @cython.final
     cdef uint64_t take_claims(self, const uint8_t* at, uint64_t n) except? 0xFFFFFFFFFFFFFFFF nogil:
-        """A record counts if its page is whole, and the one that was meant: its block was not opened since. So no block
-        is to be opened under an order that a record's stamp has: the host's death may have taken the block that had it.
-        """
+        """A record counts if its page is whole and the one that it meant, that is, its block was not opened since. So
+        no new block may get an order that a record's stamp has: a crash of the host may have lost the block that had
+        it."""
         cdef const Claimed* one
         cdef uint64_t i, order, counted = 0
         cdef uint32_t block, page
@@ -73,7 +73,7 @@ cdef class RecordTaker(Scanner):
             block = one.ppa // self.ssd.pages_per_block
             page = one.ppa % self.ssd.pages_per_block
             if one.seq <= self.checkpoint_seq and not self.is_since(one.ppa):
-                continue                   # the checkpoint says it, or what came of it
+                continue                   # the checkpoint includes it, or a later state
             if not self.marks[block] & HEADED or self.ssd.nand.health(block):
                 continue
             if self.marks[block] & SCANNED and page >= self.whole[block]:
@@ -81,12 +81,12 @@ cdef class RecordTaker(Scanner):
             else:
                 status = self.spare_read(block, page, &oob)
             if self.orders[block] > one.stamp and (status != PAGE_OK or oob.order > one.stamp):
-                continue                   # its block was erased since
+                continue                   # the block was erased since
             order = oob.order if status == PAGE_OK else self.orders[block]
             if one.order != NONE and one.order != (order & ORDER_BITS):
                 if one.order == (self.orders[block] & ORDER_BITS) and page < self.ssd.nand.synced(block):
-                    self.missing(block, page)  # another page was put in its place
-                continue                   # ... or the host's death took that, and what was there before is back
+                    self.missing(block, page)  # another page was programmed in its place
+                continue                   # ... or a crash of the host lost that one, and an older page is back
             if status != PAGE_OK or oob.kind != KIND_USER or not self.belongs(block, page, oob.order):
                 if page < self.ssd.nand.synced(block):
                     self.missing(block, page)
@@ -100,9 +100,9 @@ cdef class RecordTaker(Scanner):
 
     @cython.final
     cdef bint belongs(self, uint32_t block, uint32_t page, uint64_t order) except -1 nogil:
-        """Whether a page that says that order was meant for the block. If the first page says otherwise, one of the two
-        was meant for another: the others of the block say which. The first page itself needs one that agrees, unless
-        there is none."""
+        """Whether a page with that order was meant for the block. If the block's first page has another order, one of
+        the two was meant for another block, and further pages of the block decide. For the first page itself, a further
+        page must agree, unless there is none."""
         cdef uint32_t other
         cdef bint alone = order == self.orders[block]
         cdef Oob oob

@@ -6,10 +6,10 @@ from flashfs.engine.recovery.mend cimport Mender
 
 cdef class Worker(Mender):
     cdef readonly bint clean
-    cdef object fence                      # what the checkpoint says of where the scan begins, if it is from_pages
-    cdef object doubted                    # what a step of a part found that cannot be
+    cdef object fence                      # where the scan begins, from the checkpoint, if it is from_pages
+    cdef object doubted                    # the first error of a part's step
     cdef list back                         # (seq, LPA, page) that the NVRAM saved
-    cdef object slots                      # (LPA, seq, page) of the NVRAM's slots, once they are read
+    cdef object slots                      # (LPA, seq, page) of the NVRAM slots, once read
     cdef bint is_collected(self, uint32_t block) noexcept nogil
     cdef take_clean(self)
     cdef misfit(self, bint whole)

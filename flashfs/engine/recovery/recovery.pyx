@@ -1,19 +1,19 @@
 # cold
 # distutils: language = c++
 # cython: wraparound=True
-"""Recovery: from an image alone to a device on which every check holds, as a table of named steps.
+"""Recovery: from the image alone to a consistent device, as a table of named steps.
 
-It only reads until the last step, so it can be cut anywhere and done again with the same outcome; the last step
-writes a checkpoint, which freezes the outcome: what was judged lost stays lost.
+It only reads until the last step, so it can be interrupted anywhere and repeated with the same result. The last step
+writes a checkpoint, which makes the result permanent: what was judged lost stays lost.
 
-Who wins. Of the copies of an LPA the one with the highest sequence number counts, unless a later trim covers it. Two
-copies with the same number are an original and what cleaning made of it: the copy counts, unless the move was not
-finished, which shows in the original's block still having live pages that were not copied. Then that block's pages
-all count where they are and the copies are dead, so that an interrupted move costs no space. A move of a group of
-blocks is undone as a whole: its copies say which move made them, and the last of them that it is the last.
+Which page counts. Of the versions of an LPA, the one with the highest sequence number counts, unless a later trim
+covers it. Two pages with the same number are an original and its copy made by cleaning: the copy counts, unless the
+move was not finished, that is, the original's block still has live pages that were not copied. Then all pages of that
+block count where they are and the copies are dead, so that an interrupted move costs no space. A move of a group of
+blocks is undone as a whole: each copy carries the number of its move, and the last copy has FLAG_LAST.
 
-The pages found lie in one array in the order of LPAs (flashfs.engine.recovery.found_pages), and everything else that
-grows with them in others like it: no object of Python stands for a page.
+The found pages are in one array sorted by LPA (flashfs.engine.recovery.found_pages), and other data that grows with
+them is in similar arrays: no Python object per page.
 """
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -52,7 +52,7 @@ from flashfs.errors import CorruptError, DeviceFullError, MapLostError
 
 @dataclass(slots=True)
 class Step:
-    """What one step did and what it cost. ``part`` says whose it is: the engine's, or the mapping's, ..."""
+    """What one step did and what it cost. ``part``: the part that it belongs to ("engine", "mapping", ...)."""
 
     name: str
     about: str
@@ -67,17 +67,16 @@ class Step:
 
 @dataclass(slots=True)
 class Report:
-    """How a mount came by its state. ``clean``: from a clean checkpoint, with nothing scanned;
-    ``fresh``: there was nothing yet."""
+    """How a mount got its state. ``clean``: from a clean checkpoint, without a scan; ``fresh``: from a new format."""
 
     clean: bool = False
     fresh: bool = False
     steps: list = field(default_factory=list)
     figures: dict = field(default_factory=dict)
-    alarms: list = field(default_factory=list)  # what no power cut can have left, a line each
+    alarms: list = field(default_factory=list)  # damage that no power cut can cause, one line each
 
     def summary(self):
-        """One line for whoever mounted."""
+        """One line for the user who mounted."""
         reads = sum(step.reads for step in self.steps)
         spares = sum(step.spare_reads for step in self.steps)
         if self.fresh:
@@ -89,9 +88,10 @@ class Report:
 
 
 class Recovery:
-    """One recovery of one device; ``run`` performs STEPS in order, and after each those that the parts of the FTL want
-    done then (``recovery_steps`` in flashfs.engine.contract.recovery_wishes). ``readonly`` leaves the last one out.
-    ``repairs`` passes over a checkpoint that is whole and does not fit the device, which is refused otherwise."""
+    """One recovery of one device. ``run`` performs STEPS in order, each followed by the steps that the parts of the FTL
+    put after it (``recovery_steps`` in flashfs.engine.contract.recovery_wishes). ``readonly`` omits the last one.
+    ``repairs`` skips a checkpoint that is whole but does not fit the device; otherwise such a checkpoint is an
+    error."""
 
     STEPS = (
         ("boot", "follow the boot hint to a clean checkpoint"),
@@ -114,7 +114,7 @@ class Recovery:
         self.report = Report()
 
     def table(self):
-        """[(whose, name, about, what does it)] of all steps in order."""
+        """[(part, name, about, function)] of all steps in order."""
         own = {name for name, _ in self.STEPS}
         asked = [(part, *step) for part, one in self.parts.items() for step in one.recovery_steps()]
         for part, name, after, _, _ in asked:
@@ -136,11 +136,12 @@ class Recovery:
         return table
 
     def run(self):
-        """Leave the device ready; returns the Report. CorruptError if the image holds what no power cut leaves."""
+        """Make the device ready; returns the Report. CorruptError for damage that no power cut can cause and that
+        cannot be repaired."""
         for part, name, about, run in self.table():
             if self.readonly and name == "commit":
                 self.work.keep_in_memory()
-                break                       # that, and what would follow it, changes the image
+                break                       # this and later steps change the image
             step = Step(name, about, part=part)
             before = self.work.meter()
             step.note = run() or ""
@@ -158,13 +159,13 @@ class Recovery:
 
 
 cdef class Worker(Mender):
-    """The steps in their order: what is read, who wins, and what that makes of the device."""
+    """The steps in order: what is read, which pages count, and the resulting state of the device."""
 
     def __cinit__(self, Ssd ssd, bint repairs=False):
         self.back = []
 
     def steps_by_pages(self):
-        """[(whose, name, about, what does it)]: after the step ``checkpoint``, for a mapping that is rebuilt from its
+        """[(part, name, about, function)] of steps after ``checkpoint``, for a mapping that is rebuilt from its
         pages."""
         return []
 
@@ -173,14 +174,15 @@ cdef class Worker(Mender):
         raise NotImplementedError
 
     cdef bint is_collected(self, uint32_t block) noexcept nogil:
-        """Whether it has pages of metadata of which some may not count: no caller may mark them durable."""
+        """Whether the block has metadata pages of which some may not count: such blocks must not be marked durable."""
         return False
 
     def names_sharers(self):
         return self.names_all()
 
     def guarded(self, run):
-        """A step of a part. What it finds to be impossible is held against the mapping in the step ``fit``."""
+        """Wrap a step of a part: a ValueError or MapLostError that it raises counts as damage of the mapping in the
+        step ``fit``."""
         def step():
             try:
                 return run()
@@ -190,8 +192,8 @@ cdef class Worker(Mender):
         return step
 
     def boot(self):
-        """A clean checkpoint proves itself: the page behind its descriptor is still erased, and whoever mounts it
-        programs that page before anything else."""
+        """Load a clean checkpoint, if there is one. Its proof: the page after its descriptor is still erased, because a
+        mount programs that page before its first change."""
         cdef Oob oob
         hints = boot_hints([self.ssd.nand.boot_slot(0), self.ssd.nand.boot_slot(1)])
         self.hint_id = hints[0][0] if hints else 0
@@ -199,8 +201,8 @@ cdef class Worker(Mender):
             return "a repair believes no checkpoint unseen"
         if not hints or hints[0][1] >= self.ssd.nand.blocks * self.ssd.pages_per_block:
             return "no hint"
-        # The newest hint or none: an erase that was cut short may have taken the mount mark from an older checkpoint
-        # and left its descriptor, but never before a newer hint was written.
+        # Only the newest hint: an interrupted erase may have destroyed the mount mark of an older checkpoint and left
+        # its descriptor, but never before a newer hint was written.
         identity, ppa = hints[0]
         status = self.full_read(ppa, &oob)
         if (status != PAGE_OK or oob.kind != KIND_CHECKPOINT or oob.seq != identity
@@ -227,7 +229,7 @@ cdef class Worker(Mender):
         return f"checkpoint {identity} is clean"
 
     cdef take_clean(self):
-        """What only a clean checkpoint has, and nothing has changed since; what is wrong with it, or None."""
+        """Load the sections that only a clean checkpoint has; returns what is wrong with them, or None."""
         try:
             self.ssd.mapping.load_clean(self.base.sections)
         except (ValueError, IndexError, struct.error) as error:
@@ -235,8 +237,7 @@ cdef class Worker(Mender):
         return None
 
     cdef misfit(self, bint whole):
-        """What is wrong with the mapping now that it is loaded as far as it is going to be, or None. ``whole``: what it
-        keeps in flash is read as well."""
+        """What is wrong with the loaded mapping, or None. ``whole``: also read its parts in flash."""
         if self.doubted is not None:
             return self.doubted
         try:
@@ -260,8 +261,8 @@ cdef class Worker(Mender):
         return status == PAGE_ERASED
 
     cdef take_pool(self, uint64_t order):
-        """The pool as this checkpoint leaves it, and the blocks of the log; ``order`` is that of its last block, opened
-        after the pool was saved."""
+        """Set the pool to its state after this checkpoint; returns the blocks of the log. ``order`` is that of the
+        log's last block, opened after the pool was saved."""
         cdef uint32_t block, per_block = self.ssd.pages_per_block
         cdef Ssd ssd = self.ssd
         ssd.pool.last_order = self.base.order + 1
@@ -277,11 +278,11 @@ cdef class Worker(Mender):
         ssd.pool.rebuild_free()
         return log
 
-    # --- what the mapping knows without
+    # --- what the mapping knows without a scan
 
     def scan(self):
-        """Nothing, if the mapping has it all from elsewhere. Else as of the Scanner; then the pages of a validity store
-        in flash are known too, if it has any, so a step of its own may read them."""
+        """No scan if the mapping's state is complete without one (``known_without_scan``). Otherwise as Scanner.scan;
+        afterwards the pages of a validity store in flash are known too, so a step of its own may read them."""
         known = self.ssd.mapping.known_without_scan()
         if known is not None and not self.repairs:
             self.spared = not self.doubts_slots(known[1])
@@ -297,10 +298,9 @@ cdef class Worker(Mender):
         return note
 
     cdef follow_moves(self, uint64_t order):
-        """A recovery that stood on what the mapping knows was cut; what it moved lies in blocks that were opened after
-        the one of ``order``. The victims may be erased by now, or half of them: where the host died, the records of an
-        erased block may be there and its data not. So of a page that cannot be read where the mapping has it, the
-        newest whole copy in those blocks counts."""
+        """An earlier recovery without a scan was interrupted, and its moves are in blocks opened after ``order``. Their
+        victims may be erased by now, or partly: after a crash of the host an erased block may have its records but not
+        its data. So if a page cannot be read where the mapping has it, the newest whole copy in those blocks counts."""
         cdef uint32_t block, page, lpa
         cdef Oob oob
         copies = {}
@@ -313,7 +313,7 @@ cdef class Worker(Mender):
                     ppa = block * self.ssd.pages_per_block + page
                     copies.setdefault(oob.lpa, []).append((oob.seq, oob.order, ppa))
         for lpa, of in copies.items():
-            with suppress(MapLostError):    # an entry of the mapping that is lost names nothing
+            with suppress(MapLostError):    # a lost entry of the mapping names nothing
                 self.follow(lpa, sorted(of, reverse=True))
 
     cdef follow(self, uint32_t lpa, list copies):
@@ -331,10 +331,10 @@ cdef class Worker(Mender):
                 return
 
     cdef bint doubts_slots(self, uint64_t trimmed) except -1:
-        """Whether a page in the NVRAM is, or may be, older than a trim of which log and mapping do not say the same.
-        There may be no record of it, for the mapping has no page of that LPA, and cannot say whether it had one when
-        it was trimmed. Or there is one, but the mapping has a page that is older still: it stands on words of an
-        earlier moment than the log (the host died), when the page in the NVRAM was the newest."""
+        """Whether a page in the NVRAM may be older than a trim on which log and mapping disagree. Either the mapping
+        has no page of that LPA and the log may lack the trim's record, so it is unknown whether the LPA was trimmed. Or
+        there is a record, but the mapping has a page older than that trim: after a crash of the host, the mapping's
+        state is from an earlier time than the log, when the page in the NVRAM was the newest."""
         cdef uint64_t logged = self.checkpoint_seq, newest
         cdef uint32_t ppa
         self.slots = self.ssd.buffer.survivors(CAUSE_RECOVERY)
@@ -358,12 +358,12 @@ cdef class Worker(Mender):
         return False
 
     cdef bint is_from_before(self, uint32_t ppa, uint64_t seq) except -1:
-        """Whether that page says that it was written before ``seq``."""
+        """Whether that page can be read and has a sequence number below ``seq``."""
         cdef Oob oob
         return self.spare_read(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block,
                                &oob) == PAGE_OK and oob.seq < seq
 
-    # --- who wins: resolve.pyx
+    # --- which page counts: resolve.pyx
 
     def resolve(self):
         if self.spared:
@@ -381,7 +381,7 @@ cdef class Worker(Mender):
     # --- what the write buffer saved
 
     def nvram(self):
-        """Slots newer than the checkpoint (which empties the buffer) and than what flash holds."""
+        """Collect the slots newer than the checkpoint (which empties the buffer) and than the pages in flash."""
         cdef uint64_t newest
         back = {}
         saved = self.ssd.buffer.survivors(CAUSE_RECOVERY) if self.slots is None else self.slots
@@ -399,10 +399,10 @@ cdef class Worker(Mender):
         self.back = sorted((seq, lpa, page) for lpa, (seq, page) in back.items())
         return f"{len(back)} pages"
 
-    # --- what that makes of the blocks
+    # --- the resulting states of the blocks
 
     def blocks(self):
-        """From here on the pool is right: what holds no live page is free, and will be erased before it is used."""
+        """Set the final states of the pool: a block without live pages is free, and is erased before use."""
         cdef Ssd ssd = self.ssd
         cdef bint reopens = ssd.mapping.recovery_reopens()
         self.mark_log()
@@ -410,14 +410,14 @@ cdef class Worker(Mender):
             self.tell_blocks(reopens)
         ssd.pool.last_order = self.order
         ssd.pool.rebuild_free()
-        # A fence takes a block or two, and cleaning may go on before it.
+        # A fence needs a block or two, and cleaning may run before it.
         if ssd.validity.late and ssd.pool.free_n <= ssd.gc_reserve + (0 if self.from_pages else ssd.meta_floor):
             self.free_more()
         return ", ".join(f"{n} {state}" for state, n in ssd.pool.census().items() if n)
 
     cdef int free_more(self) except -1:
-        """Blocks were emptied since the checkpoint of pages that it takes for live, and counted as free ever since. As
-        many as the next checkpoint needs are looked at page by page."""
+        """Since the checkpoint, blocks were emptied (and counted as free) whose pages the checkpoint calls live. Check
+        closed blocks page by page until enough for the next checkpoint are free."""
         cdef uint32_t block
         cdef Ssd ssd = self.ssd
         for block in range(ssd.pool.blocks):
@@ -431,9 +431,9 @@ cdef class Worker(Mender):
         return 0
 
     def mark_log(self):
-        """The blocks of the checkpoint, and those of metadata written after it: their trims count until the next one
-        is durable. A page of the log that was programmed into another stream's block by mistake counts, but the block
-        stays that stream's: the checkpoint that ends this recovery says again what the page says."""
+        """The blocks of the checkpoint, and those of metadata written after it: their trims count until the next one is
+        durable. A log page that was programmed into another stream's block by mistake counts, but the block stays that
+        stream's: the checkpoint that ends this recovery includes the page's contents."""
         for block in self.base.blocks(self.ssd.pages_per_block) if self.base is not None else ():
             self.mark_in_log(block)
         for seq, ppa in self.trim_pages:
@@ -445,9 +445,10 @@ cdef class Worker(Mender):
             self.marks[block] |= IN_LOG
 
     cdef int tell_blocks(self, bint reopens) except -1 nogil:
-        """Copies of moves that were undone lie in blocks that are free now. If this recovery erases one, is cut, and
-        the host dies, its old records may be there without their data; so no sync may have counted them, or the next
-        recovery would take such a copy for whole where the original has been moved anew."""
+        """Set the state of each block. Copies of undone moves are in blocks that are free now. If this recovery erases
+        one and power is cut or the host crashes, the old records may be there without their data. So their note of a
+        sync is removed: otherwise the next recovery could take such a copy for whole although the original was moved
+        again."""
         cdef uint32_t block, next_page, group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)
         cdef Oob oob
         for block in range(self.ssd.pool.blocks):
@@ -458,7 +459,7 @@ cdef class Worker(Mender):
                 self.ssd.pool.state[block] = STATE_BAD
             elif self.marks[block] & IN_LOG and (self.streams[block] == STREAM_META
                                                  or self.ssd.validity.count(block) == 0):
-                # else a page of the log was programmed there by mistake, and other pages live behind it
+                # otherwise a log page was programmed there by mistake, and later pages in the block are live
                 self.ssd.pool.state[block] = STATE_META
                 self.ssd.pool.stream[block] = STREAM_META
                 self.ssd.pool.next_page[block] = self.ssd.pages_per_block
@@ -469,15 +470,15 @@ cdef class Worker(Mender):
                 self.ssd.pool.state[block] = STATE_CLOSED
                 next_page = self.next_page[block] if self.marks[block] & SCANNED else self.ssd.pages_per_block
                 self.ssd.pool.next_page[block] = next_page
-                # Nothing may follow a torn page: only as the last of its block is it known to need a full read. Nor may
-                # a group of paired pages be gone on with: a block that was closed inside one was not filled up before
-                # the syncs that came then, so a lower page there may be flushed, and a torn upper one would take it.
+                # Nothing may follow a torn page: only the last page of a block is known to need a full read. Nor may a
+                # begun group of paired pages be continued: a block closed inside one was not padded before later syncs,
+                # so a lower page may be flushed, and a torn upper page would destroy it.
                 if (reopens and next_page % group == 0 and self.marks[block] & SCANNED and self.marks[block] & HEADED
                         and not self.marks[block] & TORN_IN and next_page < self.ssd.pages_per_block
                         and self.full_read(block * self.ssd.pages_per_block + next_page, &oob) == PAGE_ERASED):
                     self.ssd.pool.state[block] = STATE_OPEN
             if self.marks[block] & EXCLUDED:
-                continue                    # left out: if this is cut, the next recovery must not take it for flushed
+                continue                    # left out: if interrupted, the next recovery must not call it flushed
             if self.undone and self.ssd.pool.state[block] == STATE_FREE and not self.is_collected(block):
                 self.ssd.nand.disclaim(block)
             elif self.marks[block] & SCANNED and not self.is_collected(block):
@@ -487,21 +488,21 @@ cdef class Worker(Mender):
         return 0
 
     cdef int vouch_unread(self, uint32_t block) except -1 nogil:
-        """Nothing was scanned, and no sync has counted any page of a block in which pages live: were its first page
-        unreadable one day, nothing would tell the block from one whose erase had begun."""
+        """Without a scan: note the whole pages of a block with live pages of which no sync has a note. Otherwise, if
+        its first page became unreadable, the block would look like one whose erase had begun."""
         cdef Oob oob
         cdef uint32_t page = 0
         while page < self.ssd.pages_per_block and self.spare_read(block, page, &oob) == PAGE_OK:
             page += 1
         if page and self.full_read(block * self.ssd.pages_per_block + page - 1, &oob) != PAGE_OK:
-            page -= 1                       # its program was interrupted
+            page -= 1                       # that program was interrupted
         return self.ssd.nand.vouch(block, page)
 
     def fit(self):
-        """Mapping, validity and pool agree, or are made to; then the device is ready."""
+        """Check that mapping, validity and pool are consistent, repair them if not, and make the device ready."""
         cdef uint32_t block
         cdef Ssd ssd = self.ssd
-        # To read every translation page is what the steps spare, unless pages are missing: one may name those.
+        # The steps avoid reading every translation page, unless pages are missing: a translation page may name those.
         hurt = self.forget_homeless() or self.torn_inside or len(self.alarms) > 0
         doubt = self.misfit(hurt or not self.from_pages)
         if hurt:
@@ -512,14 +513,14 @@ cdef class Worker(Mender):
         ssd.meta.skip_ids(self.newest_id)
         ssd.meta.blocks = [block for block in range(ssd.pool.blocks) if ssd.pool.state[block] == STATE_META]
         ssd.meta.block = NONE
-        ssd.mover.resume(GROUPS if self.spared else self.newest_group)  # without a scan nobody knows which are taken
+        ssd.mover.resume(GROUPS if self.spared else self.newest_group)  # without a scan: all may be in use
         ssd.resume(self.seq, self.base.mounts if self.base is not None else 0, False,
                    at=self.fence if self.from_pages else None)
         self.let_go()
         return "mended" if doubt else ""
 
     def let_go(self):
-        """Give back what only the recovery needed: a checkpoint is about to be written, and takes memory too."""
+        """Free the memory of the recovery: a checkpoint is about to be written, which needs memory too."""
         self.entries.release()
         for entries in self.owned:
             if entries is not None:
@@ -533,23 +534,22 @@ cdef class Worker(Mender):
     # --- the end
 
     def keep_in_memory(self):
-        """Nothing may be written: what the NVRAM saved stays in the buffer, which was made to hold it."""
+        """Read-only: put the pages that the NVRAM saved into the buffer, which has room for them."""
         for seq, lpa, page in self.back:
             self.ssd.restore(lpa, seq, page, True)
 
     cdef bint hint_late(self) except -1:
-        """Whether the power was cut between the checkpoint that counts and its hint. Then the older hints are made to
-        count no more, before a block is erased that holds an older clean checkpoint: of an erase that is cut short its
-        mount mark may be gone, and nothing else."""
+        """Whether power was cut between the checkpoint in force and its hint. Then older hints are invalidated before a
+        block of an older clean checkpoint is erased: an interrupted erase may destroy only its mount mark."""
         if self.base is None or self.base.identity <= self.hint_id:
             return False
         self.ssd.meta.point_boot_nowhere(self.base.identity)
         return True
 
     def find_room(self):
-        """After damage pages of blocks that were free may count again, one here and one there, until no block is free.
-        Cleaning makes room where it can; else the log is given up, for what was logged is in the tables by now, and
-        cleaning begins with its blocks."""
+        """After damage, old pages in free blocks may count again, until no block is free. Cleaning makes room if it
+        can; otherwise the log's blocks are released, because the tables include its contents by now, and cleaning
+        starts with them."""
         cdef Ssd ssd = self.ssd
         if self.base is not None and not self.alarms:
             return
@@ -563,7 +563,7 @@ cdef class Worker(Mender):
 
     cdef clean_if_full(self):
         if self.ssd.pool.free_n <= self.ssd.meta.checkpoint_blocks:
-            with suppress(DeviceFullError):  # no page is dead, on a worn chip: then there may be room for a checkpoint
+            with suppress(DeviceFullError):  # no page is dead, on a worn chip: a checkpoint may still fit
                 self.ssd.clean_up()
 
     def commit(self):

@@ -1,4 +1,4 @@
-# The second half of a recovery; see resolve.pyx.
+# The second half of a recovery, which decides which pages count; see resolve.pyx.
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -7,20 +7,20 @@ from flashfs.engine.contract.owner cimport Owner
 from flashfs.engine.recovery.spill_array cimport SpillArray
 from flashfs.engine.recovery.records cimport RecordTaker
 
-cdef struct Move:            # a copy, and the page that it was made of
+cdef struct Move:            # a copy and its original
     uint64_t seq
     uint32_t key, old, new, group
 
 
 cdef class Resolver(RecordTaker):
     cdef uint64_t winners, undone, undone_groups
-    cdef Owner owner                       # whose pages are being settled
-    cdef bint of_user                      # ... the mapping's, that is
-    cdef bint restamps                     # its copies may be stamped otherwise than their originals
-    cdef SpillArray moves                     # of the settling that is under way
-    cdef uint32_t shift                    # of a PPA to its block; 0: blocks are no power of two of pages
-    cdef uint8_t* recent                   # of each block: copies in it are asked what they were made of; or NULL
-    cdef bint spared                       # the mapping knows all without a scan: nothing was read
+    cdef Owner owner                       # the owner of the pages being settled
+    cdef bint of_user                      # ... it is the mapping
+    cdef bint restamps                     # its copies may be stamped differently from their originals
+    cdef SpillArray moves                     # found in the current settle_all
+    cdef uint32_t shift                    # log2 of pages per block; 0: not a power of two
+    cdef uint8_t* recent                   # per block: look for the originals of copies in it; or NULL
+    cdef bint spared                       # the mapping is complete without a scan: none was done
 
     @cython.final
     cdef int settle_validity(self) except -1

@@ -1,8 +1,8 @@
 # distutils: language = c++
-"""Who wins: the part of a recovery that settles where each LPA, and each page of another kind, is.
+"""Which page counts: this part of a recovery settles the place of each LPA, and of each page of another kind.
 
-All pages of an LPA lie side by side, oldest first (flashfs.engine.recovery.found_pages). The newest counts; one that is
-a copy is noted as a move. When all are settled, moves that were not finished are undone. recovery.pyx has the rules.
+All pages of an LPA are adjacent, oldest first (flashfs.engine.recovery.found_pages). The newest counts; if it is a
+copy, it is noted as a move. When all are settled, unfinished moves are undone. recovery.pyx has the rules.
 """
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -28,12 +28,12 @@ from flashfs.engine.device.ssd cimport Ssd
 from nandimg._nand cimport PAGE_OK
 
 cdef enum:
-    MOVES_MOST = 1 << 29     # bytes of them in memory
+    MOVES_MOST = 1 << 29     # bytes of moves in memory
     TRIM_PART = 4096         # LPAs that are unbound at once
 
 
 cdef class Resolver(RecordTaker):
-    """What was read is held against what the checkpoint says."""
+    """Combines the scanned pages with the state of the checkpoint."""
 
     def __cinit__(self, Ssd ssd, bint repairs=False):
         self.moves = SpillArray(sizeof(Move), MOVES_MOST)
@@ -47,8 +47,8 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef int settle_validity(self) except -1:
-        """Forget what the checkpoint says of blocks that were opened again, and let the newest copies of the validity
-        store's own pages win. Once, behind each load."""
+        """Drop the checkpoint's validity of blocks that were opened again, and settle the validity store's own pages.
+        Once after each load."""
         cdef uint32_t block
         if self.is_settled:
             return 0
@@ -62,7 +62,7 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef int settle_kind(self, int kind) except -1:
-        """The pages of a kind that is not the user's."""
+        """Settle the pages of a kind other than user pages."""
         cdef FoundPages entries = self.owned[kind]
         if entries is None or entries.count() == 0:
             return 0
@@ -82,7 +82,7 @@ cdef class Resolver(RecordTaker):
             self.winners = 0
             self.settle_validity()
             self.ssd.validity.pages_known()
-            for kind in range(KINDS):      # before user pages: whoever asks where an LPA was reads translation pages
+            for kind in range(KINDS):      # before user pages, because locating an LPA reads translation pages
                 if kind != KIND_USER and kind != KIND_VALIDITY:
                     self.settle_kind(kind)
             self.owner = self.ssd.mapping
@@ -105,7 +105,7 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef bint newly(self, blocks, uint8_t mark) except -1:
-        """Whether any of the blocks gets ``mark``, of one bit or more, now."""
+        """Set ``mark`` (one bit or more) on the blocks; returns whether any of them lacked it."""
         cdef uint32_t block
         cdef bint any_new = False
         for block in blocks:
@@ -115,7 +115,7 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef int settle_all(self, Entry* at, uint64_t n) except -1 nogil:
-        """``n`` entries of pages of one owner, an LPA or id at a time, in ascending order."""
+        """Settle ``n`` entries of one owner, an LPA or id at a time, in ascending order."""
         cdef uint64_t i = 0, same
         self.moves.n = 0
         self.trim_index.begin()
@@ -136,8 +136,8 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef int apply_trims(self) except -1 nogil:
-        """Every trim since the checkpoint unbinds what the checkpoint says; newer pages are bound after. In a block
-        that was opened again nothing of that is left, and a translation page may live there by now."""
+        """Unbind what each trim since the checkpoint covers; newer pages are bound afterwards. Old pages in blocks that
+        were opened again are not reported dead: a translation page may be live there by now."""
         cdef uint32_t lpa, n, part, i
         cdef uint64_t k
         cdef uint32_t* olds = self.ssd.olds
@@ -158,7 +158,7 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef bint is_marked(self, uint32_t ppa, uint8_t mark) noexcept nogil:
-        """Whether the page's block is."""
+        """Whether the page's block has that mark."""
         return self.marks[ppa >> self.shift if self.shift else ppa // self.ssd.pages_per_block] & mark
 
     @cython.final
@@ -171,7 +171,7 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef int settle(self, const Entry* of, uint64_t n) except -1 nogil:
-        """``n`` entries, all of one LPA or id, oldest first: bind the winner."""
+        """Bind the newest of ``n`` entries, all of one LPA or id, oldest first."""
         cdef const Entry* best
         cdef uint32_t old, before
         while self.is_marked(of[n - 1].ppa, EXCLUDED):
@@ -190,16 +190,16 @@ cdef class Resolver(RecordTaker):
         else:
             old = self.owner.locate(best.key)
         if not self.of_user and old == NONE:
-            return 0  # a page that the checkpoint does not know
+            return 0  # an id that the checkpoint does not know
         if old != NONE and self.is_marked(old, REOPENED):
-            old = NONE  # what the checkpoint means is gone; another LPA's page may live there by now
+            old = NONE  # the checkpoint's page is gone; another LPA's may be there by now
         before = old
         if old != NONE:
             self.ssd.olds[0] = old
             self.kill_olds(1)
             before = self.ssd.olds[0]
             if entry_seq(best) > self.checkpoint_seq:
-                before = NONE  # an older version: the original of a copy this new was not in the checkpoint
+                before = NONE  # an older version: the checkpoint cannot name the original of so new a copy
         before = self.made_of(of, n, before)
         self.owner.recovered(best.key, best.ppa, self.stamp_of(best.ppa))
         self.ssd.validity.live_run(best.ppa, 1)
@@ -210,8 +210,9 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef uint32_t made_of(self, const Entry* of, uint64_t n, uint32_t before) noexcept nogil:
-        """What the last of ``n`` entries is a copy of, if that was found; else ``before``. One that was moved as often
-        is another copy of the same: a recovery undid its move, was cut, and what it had gone on to move anew counts."""
+        """The original of the last of ``n`` entries, if it was found; else ``before``. An entry that was moved as often
+        is another copy of the same original: a recovery undid that move and was interrupted after moving the page
+        again; the later copy counts."""
         cdef const Entry* best = of + n - 1
         cdef uint64_t i = n - 1
         while i and entry_seq(of + i - 1) == entry_seq(best):
@@ -222,9 +223,8 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef uint32_t original_of(self, const Entry* copy) except? 0xFFFFFFFE nogil:
-        """In a recovery from pages: what a copy was made of, if its move may have been the last and the mapping names
-        that still; else NONE. Where other LPAs lay before is not asked: their entries say that it is to be found out.
-        """
+        """In a recovery from pages: the original of a copy, if its move may have been the last one and the mapping
+        still names the original; else NONE. For other entries the old place is not looked up."""
         cdef uint32_t old
         if not entry_flags(copy) & FLAG_MOVED or not self.recent[copy.ppa // self.ssd.pages_per_block]:
             return NONE
@@ -235,17 +235,16 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef bint is_of(self, uint32_t ppa, uint32_t lpa, uint64_t seq) except -1 nogil:
-        """Whether the page there is that LPA's, of that sequence number if it is not 0. A translation page that was
-        not written since may name one that was erased meanwhile, and is another's."""
+        """Whether the page at ``ppa`` belongs to that LPA, with that sequence number if it is not 0. An old translation
+        page may name a page that was erased since and is another LPA's now."""
         cdef Oob oob
         return (self.spare_read(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block, &oob) == PAGE_OK
                 and oob.kind == KIND_USER and oob.lpa == lpa and (seq == 0 or oob.seq == seq))
 
     @cython.final
     cdef int drop_superseded(self, uint32_t block) except -1 nogil:
-        """Pages of a block that a late validity store calls live, though newer ones took their place, are dead; so are
-        those that only fill a block up. Whose they are their spare areas say; or, where the block is half erased, the
-        map of the checkpoint."""
+        """Report superseded pages of a block, which a late validity store calls live, as dead, and padding too. The
+        owner of a page comes from its spare area or, if the block is half erased, from the checkpoint's map."""
         cdef Oob oob
         cdef uint32_t page, ppa, lpa
         cdef uint64_t seq
@@ -267,9 +266,9 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef bint counts(self, uint32_t lpa, uint64_t seq, uint32_t ppa) except -1 nogil:
-        """Whether the page of that number is the newest of its LPA: of those that were found, which are newer than what
-        the mapping knew at the checkpoint, or else by the mapping; or others share it. An original counts as its copy
-        does."""
+        """Whether the page with that sequence number is the newest of its LPA, or is shared by others. Found pages
+        decide, because they are newer than the checkpoint's mapping; otherwise the mapping does. An original counts as
+        its copy does."""
         if self.ssd.mapping.sharing is not None and self.ssd.mapping.sharing.shared_by_others(ppa, lpa):
             return True
         if self.trimmed_seq(lpa) > seq:
@@ -286,16 +285,17 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef uint64_t trimmed_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil:
-        """The newest trim of that LPA since the checkpoint. ``TrimIndex.newest`` goes through LPAs in rising order."""
+        """The newest trim of that LPA since the checkpoint. ``TrimIndex.newest`` expects ascending LPAs, hence
+        ``begin``."""
         self.trim_index.begin()
         return self.trim_index.newest(lpa) if self.trim_index.count() else 0
 
-    # A mapping whose ``sharing`` ``names_sharers`` has a record, with a sequence number of its own, of each LPA that
-    # was pointed at another's page, and makes a new record of the same number when that page is moved. Such a record
-    # is settled as if the page it names were one of that LPA; so an LPA is where the newest says, be it page or record.
-    # Which pages live is not known before all LPAs are settled: it is counted then, and once more when moves have been
-    # undone. A move that was cut before all records had been made anew leaves an LPA at the original, which lives: it
-    # is undone.
+    # A mapping whose ``sharing`` has ``names_sharers`` keeps a record, with its own sequence number, of each LPA that
+    # was mapped to another LPA's page, and writes a new record with the same number when that page is moved. A record
+    # is settled as if the page it names belonged to that LPA, so the newest page or record gives an LPA's place. Which
+    # pages are live is known only when all LPAs are settled: it is counted then, and again after moves are undone. If a
+    # move was interrupted before all records were rewritten, some LPA is still at the original, which is live, so the
+    # move is undone.
 
     @cython.final
     cdef int settle_named(self, const Entry* of, uint64_t n) except -1 nogil:
@@ -319,17 +319,17 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef bint was_there(self, const Entry* copy, uint32_t base) except -1 nogil:
-        """Whether the LPA in the OOB of a page that is older than the checkpoint was at it then, when that has the LPA
-        at ``base``. It may have left it to others. If what the checkpoint names was erased since, something of the
-        LPA is newer, or this is its copy."""
+        """Whether a page older than the checkpoint was still its LPA's at the checkpoint, which maps the LPA to
+        ``base``; the LPA may have left it to others. If the page at ``base`` was erased since, then either the LPA has
+        a newer page, or this is the copy."""
         if base == NONE:
             return False
         return base == copy.ppa or self.is_gone(base) or self.is_of(base, copy.key, entry_seq(copy))
 
     @cython.final
     cdef bint is_gone(self, uint32_t ppa) except -1 nogil:
-        """Whether the block of a page that the checkpoint names was opened again, or an erase was cut that began with
-        this page and left the block's first: whoever was there was elsewhere by then."""
+        """Whether a page that the checkpoint names is gone: its block was opened again, or an interrupted erase
+        destroyed this page and left the block's first. Its LPAs were moved elsewhere by then."""
         cdef Oob oob
         cdef uint32_t block = ppa // self.ssd.pages_per_block
         return (self.is_marked(ppa, REOPENED) or self.ssd.nand.synced(block) == 0
@@ -337,20 +337,19 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef bint names_all(self) noexcept nogil:
-        """Whether the mapping knows all who are at a page, each by a number of its own."""
+        """Whether the mapping knows all LPAs at a page, each by its own sequence number."""
         return self.ssd.mapping.sharing is not None and self.ssd.mapping.sharing.names_sharers
 
     @cython.final
     cdef recount(self):
-        """Which pages live is what such a mapping names."""
+        """For such a mapping: the live pages are those that it names."""
         if self.of_user and self.names_all():
             self.ssd.validity.recount()
 
     @cython.final
     cdef int settle_shared(self, const Entry* of, uint64_t n) except -1 nogil:
-        """As ``settle``, where several LPAs may be at one page. A page has a name, its LPA and sequence number, which
-        its copies keep. Whether the LPA has left it, and whether others are there, the mapping knows; and where it
-        lay."""
+        """As ``settle``, where several LPAs may share a page. A page has a name (LPA and sequence number), which its
+        copies keep. The mapping knows whether the LPA has left it, whether others share it, and where it was."""
         cdef uint64_t i = 0, k, newest = 0
         cdef uint32_t before
         cdef bint own
@@ -358,7 +357,7 @@ cdef class Resolver(RecordTaker):
         if self.trim_index.count():
             newest = self.trim_index.newest(of.key)
         while i < n:
-            k = i + 1                      # entries i to k - 1 are one page; the last of them is where it counts
+            k = i + 1                      # entries i to k - 1 are versions of one page; the last one counts
             while k < n and entry_seq(of + k) == entry_seq(of + i):
                 k += 1
             best = of + k - 1
@@ -367,7 +366,7 @@ cdef class Resolver(RecordTaker):
             if before != NONE:
                 self.shared_moved(best, before)
                 if self.is_marked(before, REOPENED):
-                    before = NONE          # another page may live there by now
+                    before = NONE          # another page may be live there by now
             before = self.made_of(of + i, k - i, before)
             if own and k == n and entry_seq(best) > newest:
                 before = self.bind_newest(best, before)
@@ -379,7 +378,7 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef int shared_moved(self, const Entry* of, uint32_t before) except -1 nogil:
-        """Those who were at ``before`` are where that page was found now."""
+        """Update validity: the LPAs at ``before`` are now at the place where that page was found."""
         if not self.is_marked(before, REOPENED) and before != of.ppa:
             self.ssd.olds[0] = before
             self.kill_olds(1)
@@ -389,7 +388,8 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef uint32_t bind_newest(self, const Entry* best, uint32_t before) except? 0xFFFFFFFE nogil:
-        """The LPA is at this page of its own. Returns the original, if that is a copy; ``before`` if it is known."""
+        """Bind the LPA to this page of its own. Returns the original if the page is a copy: ``before`` if that is
+        known."""
         cdef uint32_t old = self.ssd.mapping.locate(best.key)
         if old != best.ppa:
             self.ssd.mapping.recovered(best.key, best.ppa, self.stamp_of(best.ppa))
@@ -397,8 +397,8 @@ cdef class Resolver(RecordTaker):
         self.winners += 1
         if old == NONE or old == best.ppa or self.ssd.mapping.sharing.shared_by_others(old, best.key):
             return before
-        # In a block that was opened again this may be a page that was found there, and that the last LPA leaves now. If
-        # another LPA's page lies there, it has been found to be that LPA's, or will be.
+        # In a block that was opened again, ``old`` may be a page that was found there and loses its last LPA now. If
+        # another LPA's page is there, that LPA's entry settles it, before or after this.
         self.ssd.olds[0] = old
         self.kill_olds(1)
         if before == NONE and entry_seq(best) <= self.checkpoint_seq and not self.is_marked(old, REOPENED):
@@ -417,8 +417,8 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef int undo(self) except -1 nogil:
-        """A victim that still has live pages of its own was not finished: its copied pages count where they were. So do
-        all that the newest move of a group copied, if that was not finished."""
+        """Undo unfinished moves. A victim that still has live pages was not finished: its copied pages count at their
+        old places. So do all pages of the newest move of a group, if that was not finished."""
         cdef Move* move
         cdef uint32_t block, unfinished = 0, group
         cdef bint whole, any_group = False
@@ -448,9 +448,10 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef uint32_t unfinished_group(self) except? 0xFFFFFFFF nogil:
-        """The number of the newest move of a group, if it is to be undone; else 0. It was not finished if its last copy
-        is not there, or one of its victims has live pages of its own. And it is undone only if all originals are there
-        still, as they must be then: no victim was released. That does not lean on the numbers alone."""
+        """The number of the newest move of a group, if it must be undone; else 0. It is unfinished if its last copy is
+        missing, or one of its victims has live pages that were not copied. It is undone only if all originals still
+        exist, which must be so in an unfinished move: no victim was released. This check is in addition to the
+        numbers."""
         cdef Move* move
         cdef uint64_t i
         cdef uint32_t group = self.newest_group
@@ -466,11 +467,11 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef bint is_there(self, const Move* move) except -1 nogil:
-        """Whether the page that was copied can be read still."""
+        """Whether the original can still be read."""
         cdef Oob oob
         cdef Oob copy
         cdef uint32_t block = move.old // self.ssd.pages_per_block
-        if self.names_all():  # it may be another LPA's
+        if self.names_all():  # the page may be named after another LPA
             return (self.ssd.nand.health(block) == 0
                     and self.spare_read(move.new // self.ssd.pages_per_block, move.new % self.ssd.pages_per_block,
                                         &copy) == PAGE_OK
@@ -482,8 +483,8 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef int undo_one(self, const Move* move) except -1 nogil:
-        """The original counts, and its copy is dead; unless the original cannot be read: then the block it is in was
-        erased after all, and the host died before the records of that were on its disk."""
+        """Make the original count and its copy dead; unless the original cannot be read: then its block was erased, and
+        the host crashed before the records of that erase were on its disk."""
         cdef Oob oob
         cdef bint own = True, shared = False
         cdef const uint8_t* stamp = self.stamp_of(move.new)
@@ -509,8 +510,8 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef uint64_t found_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil:
-        """The newest sequence number that was found in flash, 0 if there is no page of that LPA. Where nothing was
-        scanned, that of the page the mapping names; if it cannot be read, it counts as the newest."""
+        """The newest sequence number found in flash for that LPA, 0 if there is no page. Without a scan, that of the
+        page that the mapping names; if it cannot be read, it counts as the newest."""
         cdef uint64_t i, newest = 0
         cdef uint32_t ppa
         cdef Oob oob

@@ -1,10 +1,11 @@
 # distutils: language = c++
 # cython: wraparound=True
-"""The first half of a recovery: what is in flash, as far as a mount needs to know it. It only reads.
+"""The first half of a recovery: reads what a mount needs to know of flash, and changes nothing.
 
-What a power cut leaves is taken as it is, in silence. What no power cut can leave is an alarm: a page that was whole at
-a sync and is not any more, in a block with pages that count; a page that belongs to another block; a checkpoint that
-was complete and cannot be read. Then as much as can be read is used, and whoever mounts is told.
+The effects of a power cut are accepted silently. Damage that no power cut can cause raises an alarm: a page that was
+whole at a sync and is not any more, in a block with pages that count; a page that belongs to another block; a
+checkpoint that was complete and cannot be read. Then everything readable is used, and the alarms are reported to the
+user.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -44,12 +45,12 @@ from flashfs.engine.contract.engine import ALARMS_MOST
 from flashfs.errors import CorruptError
 
 cdef enum:
-    STAMPS_MOST = 1 << 29    # bytes of them in memory
+    STAMPS_MOST = 1 << 29    # bytes of stamps in memory
     MISPLACED = -1           # the status of a page that was meant for another block
 
 
 cdef class Scanner:
-    """The state that the steps share, and those that read the chip."""
+    """The state that the steps share, and the steps that read the chip."""
 
     def __cinit__(self, Ssd ssd, bint repairs=False):
         cdef uint32_t n = ssd.nand.blocks
@@ -93,7 +94,7 @@ cdef class Scanner:
         free(self.page)
 
     cdef int stand_on(self, base) except -1:
-        """The checkpoint that counts, or None."""
+        """Set the checkpoint that the recovery is based on, or None."""
         self.base = base
         self.based = base is not None
         self.checkpoint_seq = base.seq if base is not None else 0
@@ -102,13 +103,13 @@ cdef class Scanner:
         return 0
 
     def alarm(self, text):
-        """Something that no power cut leaves behind."""
+        """Record a line about damage that no power cut can cause."""
         if len(self.alarms) < ALARMS_MOST and text not in self.alarms:
             self.alarms.append(text)
 
     def meter(self):
-        """(spare reads, reads, programs, virtual ns, wall s) so far. A step ends with the last of its operations: the
-        dies serve side by side what it does not wait for, such as spare areas and programs. The next begins then."""
+        """(spare reads, reads, programs, virtual ns, wall s) so far. A step ends with the last of its operations (the
+        dies serve spare reads and programs in parallel), and the next step begins then."""
         self.ssd.now_ns = max(self.ssd.now_ns, self.latest_ns, self.ssd.map_ns, self.ssd.nand.quiet_at())
         self.ssd.map_ns = self.ssd.now_ns
         self.figures["torn"] = self.torn
@@ -123,11 +124,11 @@ cdef class Scanner:
     # --- reading
 
     cdef int full_read(self, uint32_t ppa, Oob* oob) except -1 nogil:
-        """The status of one page, its data in ``page``."""
+        """Read one page; returns its status, with its data in ``page``."""
         cdef uint8_t status = 0
         cdef uint32_t block = ppa // self.ssd.pages_per_block
         cdef int _
-        for _ in range(2):  # a page that fails once may read at the second try
+        for _ in range(2):  # a failed read may succeed at the second try
             self.ssd.now_ns = self.ssd.nand.read(
                 block, ppa - block * self.ssd.pages_per_block, 1, self.page, self.ssd.read_oobs, &status,
                 CAUSE_RECOVERY, self.ssd.now_ns)
@@ -150,10 +151,10 @@ cdef class Scanner:
         return placed(status, self.ssd.read_oobs, page)
 
     cdef const uint8_t* stamp_of(self, uint32_t ppa) noexcept nogil:
-        """The scheme's OOB bytes of a page that was scanned."""
+        """The scheme's OOB bytes of a scanned page."""
         cdef uint32_t block = ppa // self.ssd.pages_per_block
         if self.ssd.mapping.scheme_oob == 0:
-            return self.page               # nobody looks
+            return self.page               # not used
         return self.stamps.at + (self.stamp_at[block] + ppa % self.ssd.pages_per_block) * self.stamps.size
 
     def read_meta(self, uint32_t ppa):
@@ -168,7 +169,7 @@ cdef class Scanner:
         return <bytes> self.page[:self.ssd.page_bytes]
 
     def read_meta_run(self, uint32_t ppa, uint8_t[::1] into not None):
-        """As many bytes of whole checkpoint pages from ``ppa`` on as ``into`` takes; how many it got."""
+        """Fill ``into`` from whole checkpoint pages from ``ppa`` on; returns the number of bytes read."""
         cdef Oob oob
         cdef uint64_t done = 0, n = into.shape[0], part
         cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.pages_per_block
@@ -184,13 +185,14 @@ cdef class Scanner:
         return done
 
     def checkpoint_most(self):
-        """No checkpoint of this device takes more pages, even if bad blocks tore it into many extents."""
+        """The most pages of a checkpoint of this device, even if bad blocks split it into many extents."""
         return 2 * self.ssd.meta.checkpoint_pages
 
     # --- steps
 
     cdef load_base(self):
-        """Mapping, validity and pool as the checkpoint says, or empty."""
+        """Load mapping, validity and pool from the checkpoint, or reset them without one. CorruptError if it does not
+        fit."""
         cdef uint32_t block
         self.is_settled = False
         if self.base is None:
@@ -208,15 +210,15 @@ cdef class Scanner:
         except (KeyError, ValueError, IndexError) as error:
             raise CorruptError(f"checkpoint {self.base.identity} does not fit this device: {error}; "
                                "`flashfs fsck --repair` goes on without it") from None
-        for block in range(self.ssd.pool.blocks):  # blocks opened since are newer than it says
+        for block in range(self.ssd.pool.blocks):  # blocks opened since are newer than the checkpoint
             if self.marks[block] & HEADED:
                 self.trust_base(block)
                 self.ssd.pool.order[block] = self.orders[block]
                 self.ssd.pool.stream[block] = self.streams[block]
 
     def trust_base(self, uint32_t block):
-        """A block that was in use at the checkpoint, and says that it was opened at another time before that: its first
-        page was meant for elsewhere. It is what the checkpoint says."""
+        """If a block in use at the checkpoint has another order, from before the checkpoint, in its first page, that
+        page was meant for another block: use the checkpoint's order and stream."""
         if (self.from_pages or self.orders[block] > self.base_order
                 or self.ssd.pool.order[block] == self.orders[block]
                 or self.ssd.pool.state[block] != STATE_OPEN and self.ssd.pool.state[block] != STATE_CLOSED):
@@ -227,7 +229,7 @@ cdef class Scanner:
 
     def headers(self):
         cdef uint32_t block, n = 0
-        self.ssd.sync_image()  # what is read from here on must not be lost with the host
+        self.ssd.sync_image()  # what is read from here on must survive a crash of the host
         with nogil:
             for block in range(self.ssd.nand.blocks):
                 if self.ssd.nand.health(block) == 0:
@@ -236,8 +238,8 @@ cdef class Scanner:
         return f"{n} of {self.ssd.nand.blocks} blocks hold pages"
 
     cdef int take_head(self, uint32_t block) except -1 nogil:
-        """What a block's first page says of it; 1, or 0 if it holds none. Where that cannot be read, though the block
-        had pages at a sync, any later one does: all of them say when the block was opened and for what."""
+        """Take order and stream of a block from its first page; returns 1, or 0 if it holds no page. If the first page
+        cannot be read although the block had pages at a sync, a later page is used: all of them have both."""
         cdef Oob oob
         cdef uint32_t page = 0, durable = 0
         cdef int status = self.spare_read(block, 0, &oob)
@@ -271,13 +273,13 @@ cdef class Scanner:
         return f"{len(self.meta_blocks)} blocks, {len(self.descriptors)} checkpoints, {len(self.trim_pages)} trim pages"
 
     cdef int read_log(self, uint32_t block, uint64_t order) except -1 nogil:
-        """The spare areas of a metadata block. If most of its pages say that it is another stream's, a page of the log
-        was programmed here by mistake, over the block's first one: it is what they say."""
+        """Read the spare areas of a metadata block. If most of its pages have another stream, a log page was programmed
+        over the block's first one by mistake: use their stream and order."""
         cdef Oob oob
         cdef Oob other
         cdef uint32_t page, agree = 0, differ = 0
         cdef int status
-        other.order = other.stream = 0  # the compiler does not see that it is set when some differ
+        other.order = other.stream = 0  # for the compiler: it is set whenever some differ
         for page in range(self.ssd.pages_per_block):
             status = self.spare_read(block, page, &oob)
             if status == PAGE_ERASED:
@@ -322,8 +324,8 @@ cdef class Scanner:
         return 0
 
     def checkpoint(self):
-        """The newest that is whole; in a repair, that also fits. An older one may stand in for one that the host's
-        death left half-written: its blocks are only reused once the newer one is durable."""
+        """Load the newest whole checkpoint (in a repair, the newest that also fits). An older one may replace one that
+        a crash of the host left half-written: its blocks are only reused once the newer one is durable."""
         problems = []
         for _, ppa in self.descriptors:
             try:
@@ -338,7 +340,7 @@ cdef class Scanner:
                 problems.append(str(error))
         self.newest_id = max(self.newest_id, self.hint_id)
         if self.base is None:
-            if self.holds_more_than_log():  # the first checkpoint is whole before anything is written
+            if self.holds_more_than_log():  # the first checkpoint is complete before anything is written
                 why = problems[0] if problems else "no descriptor is left"
                 self.alarm(f"no checkpoint is of use ({why}): all pages are read and the newest of each LPA counts, so "
                            "trimmed pages may be back")
@@ -352,11 +354,11 @@ cdef class Scanner:
         self.missing_metadata()
         if self.from_pages:
             return f"fence {self.base.identity}"
-        self.load_base()  # one that is whole and does not fit is no damage: whoever wrote it meant something else
+        self.load_base()  # a whole one that does not fit is an error, not damage: another program may have written it
         return f"checkpoint {self.base.identity}"
 
     cdef int take_fence(self) except -1:
-        """If what was loaded is a fence: where the scan begins. See rebuild.pyx."""
+        """If the checkpoint is a fence: set where the scan begins. See rebuild.pyx."""
         return 0
 
     def holds_more_than_log(self):
@@ -368,13 +370,14 @@ cdef class Scanner:
         return False
 
     cdef missing_metadata(self):
-        """Pages of the metadata log that were whole at a sync; blocks older than the checkpoint do not count."""
+        """Raise alarms for pages of the metadata log that were whole at a sync and are unreadable; blocks older than
+        the checkpoint do not count."""
         cdef uint32_t block
         cdef uint64_t since = <uint64_t> -1
         for block in self.base.blocks(self.ssd.pages_per_block):
             if self.marks[block] & HEADED:
                 since = min(since, self.orders[block])
-        if self.from_pages:                   # trims of the time before the fence count too
+        if self.from_pages:                   # trims from before the fence count too
             since = min(since, self.base_order + 1)
         for block, page in self.gaps:
             if self.orders[block] >= since:
@@ -403,7 +406,8 @@ cdef class Scanner:
         return f"{self.trim_index.count()} records"
 
     def scan(self):
-        """Blocks opened after the checkpoint from their first page, blocks open at it from where they stood."""
+        """Scan blocks opened after the checkpoint from their first page, and blocks open at the checkpoint from their
+        next page then."""
         with nogil:
             self.scan_all()
         self.figures["blocks_scanned"] = self.scanned
@@ -419,7 +423,7 @@ cdef class Scanner:
             state = self.ssd.pool.state[block]
             headed = self.marks[block] & HEADED
             if self.marks[block] & SCANNED:
-                continue                    # by a step before this one
+                continue                    # by an earlier step
             if headed and (self.streams[block] == STREAM_META or self.orders[block] > order):
                 if state != STATE_FREE:
                     self.marks[block] |= REOPENED
@@ -427,21 +431,21 @@ cdef class Scanner:
                     self.scan_block(block, 0)
             elif (not headed and (state == STATE_OPEN or state == STATE_CLOSED)
                     and (self.ssd.nand.health(block) or self.ssd.nand.synced(block) == 0)):
-                # erased, or its erase was begun, or marked bad, after all in it had been superseded
+                # erased (perhaps in part) or marked bad, after all its pages were superseded
                 self.marks[block] |= REOPENED
             elif state == STATE_OPEN:
                 self.scan_block(block, self.ssd.pool.next_page[block])
         return 0
 
     cdef int scan_block(self, uint32_t block, uint32_t page) except -1 nogil:
-        """Take up the pages from ``page`` to the first erased one. The last is read whole: a program that was
-        interrupted may have left its spare area in order and its data not."""
+        """Take the pages from ``page`` to the first erased one. The last is read in full: an interrupted program may
+        have left a valid spare area and invalid data."""
         cdef Oob oob, oob_last
         cdef int status
         cdef uint32_t last = NONE, stamp_bytes = self.ssd.mapping.scheme_oob
         cdef uint32_t per_block = self.ssd.pages_per_block, durable = self.ssd.nand.synced(block)
         cdef uint64_t order = self.orders[block]
-        cdef bint first = page == 0         # no other page has been found that says what the first one does
+        cdef bint first = page == 0         # no other page with the first one's order was found
         if stamp_bytes:
             self.stamp_at[block] = <int64_t> self.stamps.n - page
         self.marks[block] |= SCANNED
@@ -482,7 +486,7 @@ cdef class Scanner:
             else:
                 self.miss(block, last, durable)
             if self.collecting or last >= durable:
-                self.untake(&oob_last)  # else it was whole once: its LPA gives EIO, not what it held before
+                self.untake(&oob_last)  # otherwise it was whole once: its LPA gives EIO, not an older version
         if page < durable:
             self.missing(block, page)
         self.next_page[block] = page
@@ -490,9 +494,9 @@ cdef class Scanner:
         return 0
 
     cdef bint is_displaced(self, uint32_t block, uint32_t page, const Oob* says, uint32_t durable) except -1 nogil:
-        """``page`` is the first that says that its block was opened at another time than the block's first page says.
-        Whether most of those that were flushed say so: then that one was meant for elsewhere. In a block that is free
-        by the checkpoint they may be what an erase has left that the host's death undid."""
+        """``page`` is the first with another order than the block's first page. Returns whether most flushed pages
+        agree with ``page``: then the first page was meant for another block. In a block that the checkpoint calls free,
+        they may be left of an erase that a crash of the host undid."""
         cdef uint32_t other, agree = 1, differ = 1
         cdef Oob oob
         cdef uint8_t state = self.ssd.pool.state[block]
@@ -506,7 +510,7 @@ cdef class Scanner:
         return agree > differ
 
     cdef int disown_first(self, uint32_t block, const Oob* says) except -1 nogil:
-        """The block was opened when, and for what, another page of it says."""
+        """Take order and stream of the block from another page than its first."""
         with gil:
             self.alarm(f"block {block}: its first page was meant for another block")
         self.orders[block] = self.ssd.pool.order[block] = says.order
@@ -515,7 +519,7 @@ cdef class Scanner:
         return 0
 
     cdef int as_before(self, uint32_t block) except -1 nogil:
-        """The block was not opened since the checkpoint: it is what that says."""
+        """The block was not opened since the checkpoint, so the checkpoint's state of it holds."""
         cdef uint32_t page
         self.marks[block] &= ~(SCANNED | REOPENED)
         self.scanned -= 1
@@ -525,8 +529,8 @@ cdef class Scanner:
         return 0
 
     cdef bint take(self, const Oob* oob, uint32_t ppa) except -1 nogil:
-        """A whole page, if it may count: one of an LPA; or a copy of a page of another kind that the checkpoint stands
-        on, for newer ones are their owner's to take up."""
+        """Add a whole page to the found pages, if it may count: a user page, or a copy of another kind's page that the
+        checkpoint needs (newer ones are left to their owner). Returns whether it was added."""
         cdef uint64_t word = oob.seq | (<uint64_t> oob.group << 48) | (<uint64_t> oob.flags << 56)
         if oob.kind == KIND_USER:
             if oob.lpa >= self.ssd.lpas:
@@ -550,7 +554,7 @@ cdef class Scanner:
         return True
 
     cdef int untake(self, const Oob* oob) except -1 nogil:
-        """The page that was taken last does not count after all."""
+        """Remove the page that was taken last."""
         if oob.kind == KIND_USER:
             if oob.flags & FLAG_LAST:
                 self.ended[oob.group] = 0
@@ -558,7 +562,7 @@ cdef class Scanner:
         return (<FoundPages> self.owned_at[oob.kind]).drop_last()
 
     cdef int forget_scan(self) except -1:
-        """Nothing was scanned."""
+        """Drop all results of the scan."""
         cdef uint32_t block
         self.entries.clear()
         for entries in self.owned:
@@ -573,7 +577,7 @@ cdef class Scanner:
         return 0
 
     cdef int spoilt(self, const Oob* oob, uint32_t block, uint32_t page) except -1 nogil:
-        """A page of metadata of which the spare area is in order, and the data are not: it need not count any more."""
+        """Note a metadata page with a valid spare area and unreadable data; it may be obsolete."""
         self.torn += 1
         self.whole[block] = min(page, self.whole[block])
         with gil:

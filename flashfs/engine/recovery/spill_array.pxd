@@ -1,4 +1,4 @@
-# What a recovery gathers, in arrays; see spill_array.pyx.
+# Arrays of records for recovery; see spill_array.pyx.
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -8,7 +8,7 @@ cdef class SpillArray:
     cdef uint8_t* at                       # ``n`` records of ``size`` bytes
     cdef readonly uint64_t n
     cdef readonly uint32_t size
-    cdef readonly uint64_t memory_most     # bytes; what is more lies in a temporary file
+    cdef readonly uint64_t memory_most     # bytes; beyond that, a temporary file is used
     cdef uint64_t room                     # bytes
     cdef object file                       # None while all is in memory
     cdef uint8_t* add(self) except NULL nogil

@@ -1,8 +1,8 @@
-"""Growing arrays of records: what a recovery gathers, in bounded memory.
+"""Growing arrays of records for recovery, in bounded memory.
 
-The distance of checkpoints bounds how many pages a recovery finds, but for a device that has lost all of them: there
-every page of the chip is one. What is more than ``memory_most`` bytes goes to a temporary file that is mapped, so that
-the kernel may write it out; its room is reserved before it is used, or a full disk would kill the process.
+The distance of checkpoints bounds how many pages a recovery finds, except for a device that has lost all checkpoints:
+it finds every page of the chip. Arrays of more than ``memory_most`` bytes are in a mapped temporary file, so that the
+kernel may write them out; its space is reserved before use, because a full disk would kill the process.
 """
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -27,7 +27,7 @@ cdef enum:
 
 @cython.final
 cdef class SpillArray:
-    """Append records of ``size`` bytes with ``add``; they lie at ``at``, end to end, and may move when one is added."""
+    """Append records of ``size`` bytes with ``add``; they are at ``at``, end to end, and may move when one is added."""
 
     def __cinit__(self, uint32_t size, uint64_t memory_most):
         self.size = max(<uint32_t> 1, size)
@@ -37,7 +37,7 @@ cdef class SpillArray:
         self.release()
 
     cdef uint8_t* add(self) except NULL nogil:
-        """Room for one more, not filled."""
+        """The place of one more record, which the caller fills."""
         if (self.n + 1) * self.size > self.room:
             with gil:
                 self.grow()
@@ -45,7 +45,7 @@ cdef class SpillArray:
         return self.at + (self.n - 1) * self.size
 
     cdef int grow(self) except -1:
-        """Twice as much room. MemoryError, or OSError if there is no room for the file."""
+        """Double the room. MemoryError, or OSError if there is no space for the file."""
         cdef uint64_t room = max(<uint64_t> LEAST, 2 * self.room)
         cdef void* grown
         if self.file is None and self.room < self.memory_most:
@@ -78,7 +78,7 @@ cdef class SpillArray:
         return 0
 
     cdef int release(self) noexcept:
-        """No records, and no room taken."""
+        """Remove all records and free the memory."""
         if self.file is not None:
             munmap(self.at, self.room)
             self.file.close()

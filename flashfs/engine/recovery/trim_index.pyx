@@ -1,5 +1,5 @@
 # distutils: language = c++
-"""The trims since the checkpoint: which is the newest of an LPA, asked for LPAs in ascending order."""
+"""The trims since the checkpoint: finds the newest trim of an LPA, for LPAs in ascending order."""
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -30,7 +30,7 @@ cdef bint is_before(const Begun& a, const Begun& b) noexcept nogil:
 
 @cython.final
 cdef class TrimIndex:
-    """``add`` all, ``sort``; then ``begin``, and ask for ``newest`` of LPA after LPA."""
+    """``add`` all, ``sort``; then ``begin``, and call ``newest`` for ascending LPAs."""
 
     def __cinit__(self):
         self.records = SpillArray(sizeof(TrimRecord), MEMORY_MOST)
@@ -60,12 +60,12 @@ cdef class TrimIndex:
         return 0
 
     cdef int begin(self) noexcept nogil:
-        """LPAs are asked for from the lowest on again."""
+        """Start again with the lowest LPA."""
         self.at = self.begun.n = 0
         return 0
 
     cdef uint64_t newest(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil:
-        """The sequence number of the newest trim of it, 0 if there is none."""
+        """The sequence number of the LPA's newest trim, 0 if there is none."""
         cdef TrimRecord* record
         cdef Begun* one
         while self.at < self.by_lpa.n:
@@ -92,7 +92,7 @@ cdef class TrimIndex:
 
 
 def newest_of(records, lpas):
-    """The same for Python: of trims [(seq, LPA, pages)], the newest of each of ``lpas``, which ascend."""
+    """The same for Python: the newest trim of each of ``lpas``, which must ascend, given trims [(seq, LPA, pages)]."""
     cdef TrimIndex trims = TrimIndex()
     for seq, lpa, n in records:
         trims.add(seq, lpa, n)

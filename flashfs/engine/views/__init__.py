@@ -1,1 +1,1 @@
-"""What tools ask of a device: the state of each block, and whether all structures agree."""
+"""What tools show of a device: the state of each block, and whether all structures are consistent."""

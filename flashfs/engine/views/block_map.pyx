@@ -1,8 +1,8 @@
 # cold
-"""What each block holds, as arrays: the pictures that people look at are made of these, not of pages asked one by one.
+"""The contents of all blocks as arrays, from which tools draw their pictures.
 
-Nothing here changes a device. ``block_map`` and ``joined`` are what a mount answers with while its host waits: a pass
-over the blocks and no more. ``survey`` and ``locations`` are for offline views: they look at every page.
+Nothing here changes a device. A mount uses ``block_map`` and ``joined`` while its host waits: they make one pass over
+the blocks. ``survey`` and ``locations`` are for offline views: they look at every page.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -28,9 +28,10 @@ import numpy
 from flashfs.engine.blocks.pool import KIND_NAMES
 
 cdef enum:
-    DIGITS = 11              # of a 32-bit number, with the comma behind it
+    DIGITS = 11              # of a 32-bit number, with a comma
 
-# What ``survey`` counts pages under. Those between the live and the torn ones are whole, and no live user page.
+# The classes of pages that ``survey`` counts. Those between "live" and "torn" are whole pages that are not live user
+# pages.
 PAGE_CLASSES = ("live", "superseded", *(KIND_NAMES[kind] for kind in range(2, KIND_PAD + 1)), "unknown", "torn",
                 "erased")
 
@@ -43,17 +44,17 @@ cdef enum:
     CLASSES = 11
 
 cdef enum:
-    MAPPED_AT_ONCE = 1 << 20  # entries of a piece of what ``mapped`` returns
+    MAPPED_AT_ONCE = 1 << 20  # LPAs per piece of the result of ``mapped``
     TURN = 4096              # blocks between two reports of progress
     STREAM_AT = 18           # in an OOB
-    STREAM_BITS = 31         # the others are of the page's number
-    RUN_LPAS = 1024          # looked up one by one, before the mapping is asked where it has some
+    STREAM_BITS = 31         # the other bits belong to the page number
+    RUN_LPAS = 1024          # LPAs looked up one by one before ``next_named`` is called
 
 
 def block_map(Ssd ssd not None):
-    """{name: array with an item a block}: ``state`` (index of STATE_NAMES), ``valid`` (live pages), ``erases``,
-    ``stream`` (index of the pool's names; their number if the block is of none), ``next_page`` (pages programmed, or
-    given up), ``health`` (the chip's word on it: 0 good, 1 factory bad, 2 grown bad). O(blocks), no flash is read."""
+    """{name: array with one item per block}: ``state`` (index of STATE_NAMES), ``valid`` (live pages), ``erases``,
+    ``stream`` (index of the pool's names; their number for a block without a stream), ``next_page`` (pages programmed
+    or given up), ``health`` (from the chip: 0 good, 1 factory bad, 2 grown bad). O(blocks), no flash is read."""
     cdef uint32_t block, blocks = ssd.pool.blocks
     state, stream, health = (numpy.empty(blocks, numpy.uint8) for _ in range(3))
     valid, erases, next_page = (numpy.empty(blocks, numpy.uint32) for _ in range(3))
@@ -75,8 +76,8 @@ def block_map(Ssd ssd not None):
 
 
 def joined(numbers not None):
-    """The array's whole numbers in decimal, with commas between: a JSON array without its brackets, as bytes. Some
-    twenty times faster than asking Python for each."""
+    """The array's integers in decimal, with commas between: a JSON array without its brackets, as bytes. About twenty
+    times faster than in Python."""
     cdef const uint32_t[::1] of = numpy.ascontiguousarray(numbers, dtype=numpy.uint32)
     cdef Py_ssize_t i, n = of.shape[0]
     cdef uint64_t at = 0
@@ -107,7 +108,7 @@ def joined(numbers not None):
 
 
 def bare(Nand nand not None):
-    """What ``block_map`` says of a chip without a device: ``erases`` and ``health``."""
+    """The part of ``block_map`` for a chip without a device: ``erases`` and ``health``."""
     cdef uint32_t block
     erases, health = numpy.empty(nand.blocks, numpy.uint32), numpy.empty(nand.blocks, numpy.uint8)
     cdef uint32_t[::1] wear = erases
@@ -120,15 +121,15 @@ def bare(Nand nand not None):
 
 
 def first_streams(Nand nand not None, const uint8_t[::1] where not None):
-    """The stream that the first page of each block names, whole or torn; 255 for an erased one, and where ``where``
-    (`Nand.maybe_written`) says that nothing is."""
+    """The stream in the OOB of each block's first page, whole or torn; 255 for an erased page, and for blocks that are
+    empty according to ``where`` (`Nand.maybe_written`)."""
     cdef uint32_t block
     cdef uint8_t status
     found = numpy.full(nand.blocks, 0xFF, numpy.uint8)
     cdef uint8_t[::1] out = found
     cdef uint8_t[::1] oob = bytearray(nand.oob_bytes)
     nand.require_open()
-    if nand.oob_bytes <= STREAM_AT:       # of a chip that was never bound
+    if nand.oob_bytes <= STREAM_AT:       # a chip that was never bound
         return found
     with nogil:
         for block in range(nand.blocks):
@@ -140,7 +141,7 @@ def first_streams(Nand nand not None, const uint8_t[::1] where not None):
 
 
 cdef class Survey:
-    """What a look at every spare area finds, block by block."""
+    """Results of reading every spare area, block by block."""
     cdef Nand nand
     cdef Ssd ssd
     cdef uint8_t[::1] oobs, status, kinds, streams
@@ -154,7 +155,7 @@ cdef class Survey:
         cdef uint8_t* status = &self.status[0]
         cdef Oob oob
         self.nand.read_spare(block, 0, 1, oobs, status, CAUSE_RECOVERY, 0)
-        if status[0] == PAGE_ERASED:   # pages go in order, and an erase that was cut off leaves one end of them
+        if status[0] == PAGE_ERASED:   # pages go in order, and an interrupted erase leaves one end of them
             self.nand.read_spare(block, n - 1, 1, oobs, status, CAUSE_RECOVERY, 0)
             if status[0] == PAGE_ERASED:
                 self.counts[CLASS_ERASED] += n
@@ -178,18 +179,18 @@ cdef class Survey:
         return 0
 
     cdef int class_of(self, const Oob* oob, uint32_t ppa) noexcept nogil:
-        """Of a whole page."""
+        """The class of a whole page."""
         if oob.kind == KIND_USER:
             return CLASS_LIVE if self.ssd is not None and self.ssd.validity.is_live(ppa) else CLASS_SUPERSEDED
         return oob.kind if oob.kind > KIND_USER and oob.kind <= KIND_PAD else CLASS_UNKNOWN
 
 
 def survey(Nand nand not None, Ssd ssd=None, progress=None):
-    """What a look at every spare area finds: (arrays with an item a block, pages by class). ``ssd``, if there is one,
-    knows which user pages are live; the arrays are ``programmed`` (pages that are not erased), ``torn``, and of the
-    first page ``kind`` (0: erased, torn or unreadable), ``stream`` and ``order`` (0 likewise). The second value has
-    one count for each of PAGE_CLASSES. Reads pages x blocks spare areas, but two of a block whose ends are erased, and
-    none where the chip knows that there is nothing. ``progress`` is told now and then which share is done."""
+    """Read every spare area: returns ({name: array with one item per block}, counts of pages by class). ``ssd``, if
+    given, knows which user pages are live. The arrays are ``programmed`` (pages that are not erased), ``torn``, and
+    from the first page ``kind`` (0: erased, torn or unreadable), ``stream`` and ``order`` (0 likewise). The counts
+    follow PAGE_CLASSES. Reads all spare areas, but only two of a block whose ends are erased, and none of a block that
+    the chip knows to be empty. ``progress`` is called now and then with the share done."""
     cdef uint32_t block, start, blocks = nand.blocks, n = nand.pages_per_block
     cdef int i
     cdef Survey all = Survey()
@@ -214,8 +215,8 @@ def survey(Nand nand not None, Ssd ssd=None, progress=None):
 
 
 def locations(Ssd ssd not None):
-    """Where each LPA is: an array of PPAs, NONE (2^32 - 1) for one that holds nothing. Where a scheme's look-up
-    guesses, it reads flash until it is sure."""
+    """The place of each LPA: an array of PPAs, NONE (2^32 - 1) for an unmapped LPA. If a scheme's look-up guesses, it
+    reads flash to be sure."""
     cdef uint32_t lpa = 0, end, lpas = ssd.lpas
     where = numpy.full(lpas, NONE, numpy.uint32)
     cdef uint32_t[::1] at = where
@@ -232,8 +233,8 @@ def locations(Ssd ssd not None):
 
 
 class Mapped:
-    """The LPAs that hold something, and where: ``lpas``, ascending, and ``ppas``, arrays of uint32. ``total`` is how
-    many LPAs there are."""
+    """The mapped LPAs and their places: ``lpas``, ascending, and ``ppas``, arrays of uint32. ``total``: the number of
+    LPAs of the device."""
 
     __slots__ = ("lpas", "ppas", "total")
 
@@ -244,7 +245,7 @@ class Mapped:
 
     @classmethod
     def of(cls, where):
-        """Of an array as ``locations`` returns it."""
+        """From an array as ``locations`` returns it."""
         lpas = numpy.flatnonzero(where != NONE)
         return cls(lpas.astype(numpy.uint32), where[lpas], len(where))
 
@@ -252,7 +253,7 @@ class Mapped:
         return len(self.lpas)
 
     def window(self, first, n):
-        """As ``locations``, of the ``n`` LPAs from ``first`` on, as far as there are so many."""
+        """As ``locations``, for the ``n`` LPAs from ``first`` on, or as many as exist."""
         end = min(self.total, first + n)
         at, behind = numpy.searchsorted(self.lpas, [first, end])
         found = numpy.full(max(0, end - first), NONE, numpy.uint32)
@@ -261,7 +262,8 @@ class Mapped:
 
 
 def mapped(Ssd ssd not None):
-    """What ``locations`` says, as a ``Mapped``: memory and time by what is used, and not by what the device exports."""
+    """The result of ``locations`` as a ``Mapped``: memory and time depend on the mapped LPAs, not on the device's
+    size."""
     cdef uint32_t lpa = 0, end, ppa, lpas = ssd.lpas, pages = ssd.nand.blocks * ssd.nand.pages_per_block, n = 0
     names, places = [], []
     some, at = (numpy.empty(min(lpas, <uint32_t> MAPPED_AT_ONCE), numpy.uint32) for _ in range(2))

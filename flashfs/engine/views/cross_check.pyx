@@ -1,6 +1,6 @@
 # cold
 # cython: wraparound=True
-"""The invariants between map, OOB and validity, checked page by page: what `flashfs fsck` and the tests ask."""
+"""The invariants between map, OOB and validity, checked page by page, for `flashfs fsck` and tests."""
 from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
@@ -12,14 +12,15 @@ from nandimg._nand cimport PAGE_OK
 
 
 def cross_check(Ssd ssd, uint32_t most=100):
-    """Lines about what is broken (at most ``most``): every live page is whole, is a user page of an LPA that exists,
-    is older than the device's sequence number, and is where the mapping says its LPA is; and the mapping names no
-    page that is not live. Reads the spare area of every live page."""
+    """One line per broken invariant (at most ``most``): every live page is whole; a user page names an LPA that exists,
+    has a sequence number not above the device's, and is where the mapping has its LPA; other pages are known to their
+    owner; and the mapping names as many pages as are live (with a late store: not more). Reads the spare area of every
+    live page."""
     cdef uint32_t block, i, n, ppa, live = 0, mapped
     cdef uint32_t* pages = <uint32_t*> malloc(ssd.pages_per_block * sizeof(uint32_t))
     cdef uint8_t status = 0
     cdef Oob oob
-    # first: to ask where an LPA is, or what lives, may mend them
+    # first, because look-ups and validity queries may repair them
     problems = ssd.mapping.problems_in_flash() + ssd.validity.problems_in_flash()
     cdef const uint8_t[::1] named = named_bits(ssd) if ssd.validity.late else bytes(1)
     if pages == NULL:
@@ -36,7 +37,7 @@ def cross_check(Ssd ssd, uint32_t most=100):
                 oob_unpack(ssd.read_oobs, &oob)
                 status = placed(status, ssd.read_oobs, pages[i])
                 if status != PAGE_OK and ssd.validity.late and not named[ppa >> 3] >> (ppa & 7) & 1:
-                    continue                # superseded, as what a late store calls live may be
+                    continue                # superseded: possible with a late store
                 if status != PAGE_OK:
                     problems.append(f"PPA {ppa}: live but {'erased' if status == 0 else 'torn'}")
                 elif oob.kind != KIND_USER and oob.kind < KINDS and ssd.owner_at[oob.kind] != NULL:
@@ -64,7 +65,7 @@ def cross_check(Ssd ssd, uint32_t most=100):
 
 
 def named_bits(Ssd ssd):
-    """A bit for each page of the chip: whether an LPA is there."""
+    """One bit per page of the chip: whether an LPA maps to it."""
     cdef uint32_t lpa = next_of(ssd, 0), ppa
     bits = bytearray(ssd.nand.blocks * ssd.pages_per_block // 8 + 1)
     cdef uint8_t[::1] named = bits
@@ -77,12 +78,12 @@ def named_bits(Ssd ssd):
 
 
 cdef uint32_t next_of(Ssd ssd, uint32_t lpa) noexcept nogil:
-    """The first LPA from there on that is not known to hold nothing: of a large device most may."""
+    """The first LPA from ``lpa`` on that may be mapped: on a large device most LPAs may be unmapped."""
     return ssd.mapping.next_named(lpa, ssd.lpas)
 
 
 cdef uint32_t places(Ssd ssd) except? 0xFFFFFFFF:
-    """How many pages LPAs are at: as many as LPAs, unless several may share one."""
+    """The number of pages that LPAs map to: the number of mapped LPAs, unless several may share one."""
     cdef uint32_t lpa = next_of(ssd, 0), ppa, n = 0
     seen = bytearray(ssd.nand.blocks * ssd.pages_per_block // 8 + 1 if ssd.mapping.sharing is not None else 1)
     cdef uint8_t[::1] bits = seen

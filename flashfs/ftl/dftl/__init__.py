@@ -1,4 +1,4 @@
-"""DFTL's line in the registry; the scheme itself is compiled, in flashfs.engine: others take it as it is."""
+"""DFTL's line in the registry; the scheme itself is compiled, in flashfs.parts.paged: other schemes use it too."""
 
 from __future__ import annotations
 

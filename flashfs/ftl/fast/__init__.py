@@ -12,13 +12,13 @@ from flashfs.ftl.fast.mapping import FastMapping
 from flashfs.ftl.fast.merges import LogBlocks, Merges
 
 CAUSE_HOST = 0
-OPEN_BLOCKS = 3  #: a sequential and a random log block, and one that a merge fills
+OPEN_BLOCKS = 3  #: a sequential and a random log block, and the one that a merge fills
 
 
 def _log_blocks(ssd: Any, options: dict[str, Any]) -> int:
-    """How many there may be: as many as asked for, or as are to spare. RoomError for a chip with too few."""
+    """The most log blocks: the option's, limited to what is spare. RoomError for a chip with too few."""
     spare = spare_for(ssd, options, "fast", open_blocks=OPEN_BLOCKS, reserve_least=2)
-    ssd.reserve_for(2)  # one that a merge fills, and one for what it could not read
+    ssd.reserve_for(2)  # one that a merge fills, and one for pages that it could not read
     return max(2, min(options["log_blocks"] or spare, spare - ssd.gc_reserve - 1))
 
 
@@ -33,7 +33,7 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 
 def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
-    """After damage any number of LPAs may be in blocks that are no data blocks."""
+    """After damage any number of LPAs may be outside data blocks, so ``log`` has room for all."""
     logical_blocks = -(-geometry.lpas // geometry.pages_per_block)
     bits = -(-geometry.lpas // 8)
     log = {"mapped": bits, "logged": bits, "log": 4 * geometry.lpas}
@@ -62,7 +62,7 @@ def _map(device: Any) -> dict[str, Any]:
 
 
 def _data(device: Any) -> list[dict[str, Any]]:
-    """Data blocks: whose they are, and how many of their pages count."""
+    """Data blocks: the logical block of each, and its live pages."""
     ssd = device.ssd
     return [
         {"block": block, "logical_block": lbn, "live": len(ssd.validity.live_in(block))}
@@ -71,7 +71,7 @@ def _data(device: Any) -> list[dict[str, Any]]:
 
 
 def _log(device: Any) -> list[dict[str, Any]]:
-    """Log blocks, in the order in which they are reclaimed: live pages, and of how many logical blocks."""
+    """Log blocks in the order of reclamation: live pages of each, and of how many logical blocks."""
     ssd = device.ssd
     owners: dict[int, set[int]] = {}
     for lpa, ppa in ssd.mapping.log.pairs():

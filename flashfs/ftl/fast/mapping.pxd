@@ -8,7 +8,7 @@ from flashfs.ftl.hashing.pairs cimport PairTable
 cdef class FastMapping(Mapping):
     cdef uint32_t* data                    # of each logical block, its data block, or NONE
     cdef uint8_t* bits                     # of each LPA, whether it is mapped
-    cdef readonly PairTable log            # LPAs whose newest page is not where their data block has it
+    cdef readonly PairTable log            # LPAs whose newest page is not at their place in the data block
     cdef readonly uint32_t logical_blocks
     cdef readonly uint32_t per_block
     cdef readonly uint32_t log_pages       # pages of all log blocks

@@ -1,11 +1,11 @@
 """FAST's maps (Lee et al., ACM TECS 6(3), 2007): data blocks are mapped by block, log blocks by page.
 
-An LPA's place in its data block is its offset in the logical block, so one entry a logical block says where all of its
-pages are. What was written since lies in log blocks, which any LPA may use ("fully associative"), and the map of those
-has a pair for each of these pages. A page that was written in order to the log block of its own logical block has a
-pair too, until that block becomes the data block.
+An LPA's place in its data block is its offset in the logical block, so one entry per logical block locates all of its
+pages. Later writes go to log blocks, which any LPA may use ("fully associative"); the log map has a pair for each of
+these pages. A page that was written in order to the log block of its own logical block has a pair too, until that block
+becomes the data block.
 
-A bit for each LPA says whether it is mapped: a block map alone would find what was trimmed.
+A bit for each LPA says whether it is mapped: a block map alone would still find trimmed LPAs.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -36,7 +36,7 @@ cdef uint32_t next_bit(const uint8_t[::1] bits, uint32_t at, uint32_t end) noexc
 
 
 cdef class FastMapping(Mapping):
-    """``log_blocks``: how many of them there may be."""
+    """``log_blocks``: the most log blocks."""
 
     def __cinit__(self, Engine ssd, uint32_t log_blocks):
         self.ssd = ssd
@@ -60,7 +60,7 @@ cdef class FastMapping(Mapping):
         return self.bits[lpa >> 3] >> (lpa & 7) & 1
 
     cdef uint32_t in_data(self, uint32_t lpa) noexcept nogil:
-        """Its place in the data block; NONE if its logical block has none."""
+        """The LPA's PPA in the data block; NONE if its logical block has no data block."""
         cdef uint32_t block = self.data[lpa // self.per_block]
         return NONE if block == NONE else block * self.per_block + lpa % self.per_block
 
@@ -80,7 +80,7 @@ cdef class FastMapping(Mapping):
     # --- what changes
 
     cdef int enter(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """The LPA is there now; NONE: it is not mapped."""
+        """Map the LPA to ``ppa``; NONE: unmap it."""
         if ppa == NONE or ppa == self.in_data(lpa):
             self.log.drop(lpa)
         else:
@@ -106,7 +106,7 @@ cdef class FastMapping(Mapping):
         return 0
 
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
-        """A merge has its pairs until it is through: then they leave together (``settle``)."""
+        """Pages that a merge moved have pairs until it is complete; then ``settle`` drops them together."""
         cdef uint32_t i
         for i in range(n):
             self.enter(lpas[i], news[i])
@@ -118,8 +118,8 @@ cdef class FastMapping(Mapping):
     # --- what merges ask
 
     cdef uint32_t data_block(self, uint32_t lbn) noexcept nogil:
-        """The data block of a logical block, if a page of it counts; else NONE. One in which none does may have been
-        erased, and be another's."""
+        """The data block of a logical block, if a page of it counts; else NONE. A block of which no page counts may
+        have been erased, and be another logical block's."""
         cdef uint32_t lpa
         if self.data[lbn] == NONE:
             return NONE
@@ -129,7 +129,7 @@ cdef class FastMapping(Mapping):
         return NONE
 
     cdef uint32_t list_pages(self, uint32_t lbn, uint32_t first, uint32_t* ppas) noexcept nogil:
-        """Where the pages of a logical block are, from offset ``first`` on, ascending; how many there are."""
+        """The PPAs of a logical block's pages from offset ``first`` on, ascending; returns how many."""
         cdef uint32_t lpa, ppa, at, n = 0
         for lpa in range(lbn * self.per_block + first, min((lbn + 1) * self.per_block, self.ssd.lpas)):
             ppa = self.place_of(lpa)
@@ -144,7 +144,7 @@ cdef class FastMapping(Mapping):
         return n
 
     cdef uint32_t list_logical(self, uint32_t block, uint32_t* lbns) noexcept nogil:
-        """The logical blocks that have pages in a log block, each once; how many there are."""
+        """The logical blocks that have pages in a log block, each once; returns how many."""
         cdef uint64_t at
         cdef uint32_t i, lbn, n = 0
         for at in range(<uint64_t> self.log.mask + 1):
@@ -160,7 +160,7 @@ cdef class FastMapping(Mapping):
         return n
 
     cdef uint32_t owner(self, uint32_t block) noexcept nogil:
-        """The logical block of which this is the data block, with pages that count; NONE if it is nobody's."""
+        """The logical block of which this is the data block, with pages that count; NONE if there is none."""
         cdef uint32_t lbn
         for lbn in range(self.logical_blocks):
             if self.data[lbn] == block and self.data_block(lbn) == block:
@@ -168,7 +168,7 @@ cdef class FastMapping(Mapping):
         return NONE
 
     cdef int forget(self, uint32_t block) except -1 nogil:
-        """It is no data block from now on: what counts in it has pairs."""
+        """The block is no data block from now on: its pages that count get pairs."""
         cdef uint32_t lbn, lpa
         for lbn in range(self.logical_blocks):
             if self.data[lbn] != block:
@@ -180,8 +180,8 @@ cdef class FastMapping(Mapping):
         return 0
 
     cdef int settle(self, uint32_t lbn, uint32_t block) except -1 nogil:
-        """``block`` is the logical block's data block from now on. A page that stayed elsewhere (it cannot be read)
-        has a pair."""
+        """Make ``block`` the logical block's data block. A page that stayed elsewhere (because it cannot be read) gets
+        a pair."""
         cdef uint32_t lpa, ppa
         for lpa in range(lbn * self.per_block, min((lbn + 1) * self.per_block, self.ssd.lpas)):
             ppa = self.place_of(lpa)
@@ -201,14 +201,14 @@ cdef class FastMapping(Mapping):
         self.mapped_n = 0
 
     def recovery_ends(self):
-        """What was merged since the checkpoint has pairs so far. A block in which all pages are one logical block's,
-        each at its offset, is the data block, if no page of the one before counts any more."""
+        """Until here, what was merged since the checkpoint has pairs. A block whose pages are all one logical block's,
+        each at its offset, becomes its data block, if no page of the former data block counts any more."""
         cdef uint32_t lbn, block
         for lbn in range(self.logical_blocks):
             if self.data_block(lbn) == NONE:
                 self.data[lbn] = NONE
         used = {ppa // self.per_block for _, ppa in self.log.pairs()}
-        for block in used:                 # a data block of before, in which a page happens to be at its offset
+        for block in used:                 # a former data block, in which a page happens to be at its offset
             self.forget(block)
         pages = {}
         for lpa, ppa in self.log.pairs():
@@ -227,7 +227,7 @@ cdef class FastMapping(Mapping):
 
     def save(self):
         """``log`` has a PPA for each LPA that ``logged`` marks. Data blocks of which no page counts are left out: they
-        may be another's by now."""
+        may belong to another logical block by now."""
         cdef uint32_t lbn
         cdef uint64_t i
         size = (self.ssd.lpas + 7) // 8
@@ -288,7 +288,7 @@ cdef class FastMapping(Mapping):
         return lpa
 
     def verify(self, bint whole=True):
-        """Each page that is named lives, no two LPAs name one, and no other page lives."""
+        """Each mapped page is live, no two LPAs map to one page, and no other page is live."""
         cdef MapCheck agreement = MapCheck(self.ssd)
         cdef uint32_t lpa = self.next_named(0, self.ssd.lpas)
         while lpa < self.ssd.lpas:
@@ -301,7 +301,7 @@ cdef class FastMapping(Mapping):
     # --- for people
 
     def tables(self):
-        """The map of the log is hashed in a controller too: its empty slots count."""
+        """A controller would hash the log map too, so its empty slots count."""
         return {
             "block_map": (4 * self.logical_blocks, 4 * self.logical_blocks),
             "mapped_bits": ((self.ssd.lpas + 7) // 8, self.ssd.lpas // 8 + 1),
@@ -324,12 +324,12 @@ cdef class FastMapping(Mapping):
         }
 
     def data_blocks(self):
-        """{data block: logical block}, of those in which a page counts."""
+        """{data block: logical block}, of the data blocks in which a page counts."""
         cdef uint32_t lbn
         return {self.data[lbn]: lbn for lbn in range(self.logical_blocks) if self.data_block(lbn) != NONE}
 
     def check(self):
-        """As many bits as are counted; only what is mapped is in the log, and not at its place in the data block."""
+        """The count of mapped bits is right; an LPA in the log is mapped, and not at its place in the data block."""
         problems = []
         found = count_bits(<const uint8_t[:self.ssd.lpas // 8 + 1]> self.bits)
         if found != self.mapped_n:

@@ -11,13 +11,13 @@ cdef class LogBlocks(Placement):
     cdef int stream                        # of sequential log blocks
     cdef readonly uint32_t most            # log blocks, at most
     cdef readonly uint32_t sequential      # the sequential log block, or NONE
-    cdef readonly uint32_t of              # ... whose it is: a logical block
+    cdef readonly uint32_t of              # ... the logical block that it belongs to
     cdef readonly uint32_t random          # the random log block that is open, or NONE
     cdef uint32_t* closed                  # the others, in the order in which they were opened
     cdef readonly uint32_t closed_n
     cdef uint32_t target                   # the block that a merge fills, or NONE
     cdef uint32_t target_of
-    cdef bint broken                       # it takes no more
+    cdef bint broken                       # the target takes no more pages
     cdef uint32_t in_use(self) noexcept nogil
     cdef int take_target(self, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil
     cdef bint is_next(self, uint32_t lpa) except -1 nogil

@@ -1,16 +1,16 @@
 """FAST's log blocks and merges (Lee et al., ACM TECS 6(3), 2007, section 3).
 
-Every write goes to a log block. One is *sequential*: it belongs to one logical block, is begun by a write to its page 0
-and goes on for as long as writes follow in order. The others are *random*: any LPA, in the order of writes. When there
-are as many as there may be, one is merged.
+Every write goes to a log block. One is *sequential*: it belongs to one logical block, starts with a write to its page 0
+and continues for as long as writes follow in order. The others are *random*: any LPA, in the order of writes. When the
+most log blocks are in use, one is merged.
 
-*Switch merge*: a sequential log block with all pages becomes the data block. *Partial merge*: one with the first pages
-gets the others, then becomes the data block. *Full merge*: the pages of a logical block, wherever they lie, are copied
-to a free block, which becomes its data block. A random log block is reclaimed by a full merge of each logical block
-that has pages in it; the one that was opened first is next.
+*Switch merge*: a sequential log block with all pages becomes the data block. *Partial merge*: one that has the first
+pages gets the others, then becomes the data block. *Full merge*: the pages of a logical block, wherever they lie, are
+copied to a free block, which becomes its data block. A random log block is reclaimed by a full merge of each logical
+block that has pages in it; the one that was opened first is next.
 
-A page's place in a data block is its offset, and a chip programs pages in order: where a logical block has a hole, a
-page that holds nothing is programmed.
+A page's place in a data block is its offset, and a chip programs pages in order: where a logical block has a hole, an
+empty page is programmed.
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -33,11 +33,11 @@ from flashfs._core cimport (
 from flashfs.ftl.fast.mapping cimport FastMapping
 
 cdef enum:
-    TRIES = 4                # blocks that a merge may find to go bad before it gives up
+    TRIES = 4                # blocks that may go bad in one merge before it gives up
 
 
 cdef class LogBlocks(Placement):
-    """Where the host's pages go, and those of a merge; ``most`` log blocks, the sequential one among them."""
+    """Places the pages of the host and of merges; ``most`` log blocks, the sequential one among them."""
 
     def __cinit__(self, Engine ssd, FastMapping map not None, int stream, uint32_t most):
         self.ssd = ssd
@@ -77,7 +77,7 @@ cdef class LogBlocks(Placement):
         return self.take_random(stream, lpas, i, out)
 
     cdef int take_target(self, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
-        """The merge's block: each page at its offset, after pages that hold nothing where there is a hole."""
+        """Place pages in the merge's block: each at its offset; a hole is filled with empty pages."""
         cdef uint32_t at = lpas[0] % self.map.per_block, i = 1
         out.n = 0
         if self.broken or lpas[0] // self.map.per_block != self.target_of:
@@ -94,14 +94,14 @@ cdef class LogBlocks(Placement):
         return 0
 
     cdef bint is_next(self, uint32_t lpa) except -1 nogil:
-        """Whether the sequential log block goes on with that page."""
+        """Whether that page is the next one of the sequential log block."""
         return (self.sequential != NONE and lpa // self.map.per_block == self.of
                 and self.ssd.pool.state[self.sequential] == STATE_OPEN
                 and lpa % self.map.per_block == self.ssd.pool.next_page[self.sequential]
                 and self.ssd.pool.takes_more(self.sequential, CAUSE_HOST, self.ssd.now_ns))
 
     cdef int begin_sequential(self, uint32_t lbn) except -1 nogil:
-        """The sequential log block is merged, and a new one is opened."""
+        """Merge the sequential log block, and open a new one."""
         self.merges.merge_sequential(CAUSE_GC)
         self.find_room()
         if self.sequential == NONE:
@@ -110,7 +110,7 @@ cdef class LogBlocks(Placement):
         return 0
 
     cdef int take_random(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
-        """The open random log block. What a merge could not read goes there too, as pages that say so."""
+        """Place pages in the open random log block. Pages that a merge could not read go there too, marked as such."""
         if self.random != NONE and not self.ssd.pool.takes_more(self.random, CAUSE_HOST, self.ssd.now_ns):
             self.shut(self.random)
         if self.random == NONE and stream == STREAM_HOST:
@@ -133,7 +133,7 @@ cdef class LogBlocks(Placement):
     cdef int used(self, uint32_t block, uint32_t n) except -1 nogil:
         if block != self.target and self.ssd.pool.next_page[block] >= self.map.per_block:
             if block == self.sequential:
-                return self.ssd.close(block)  # it is merged when the next one is begun
+                return self.ssd.close(block)  # it is merged when the next one begins
             self.shut(block)
         return 0
 
@@ -144,7 +144,7 @@ cdef class LogBlocks(Placement):
         return self.shut(block)
 
     cdef int shut(self, uint32_t block) noexcept nogil:
-        """An open log block is filled no further, and is a random one."""
+        """Fill an open log block no further; it counts as a closed random one."""
         if block != self.sequential and block != self.random:
             return 0
         self.gone(block)
@@ -156,7 +156,7 @@ cdef class LogBlocks(Placement):
         return self.ssd.close(block) if self.ssd.pool.state[block] == STATE_OPEN else 0
 
     cdef int gone(self, uint32_t block) noexcept nogil:
-        """It is no log block any more."""
+        """The block is no log block any more."""
         cdef uint32_t i, n = 0
         if block == self.sequential:
             self.sequential = NONE
@@ -170,8 +170,8 @@ cdef class LogBlocks(Placement):
         return 0
 
     def attach(self):
-        """Log blocks are those that pages of the log are in; and the open ones, which may have none. One that is open
-        goes on, if it is the only one of its kind."""
+        """Find the log blocks: those that contain pages of the log, and the open blocks, which may have none. An open
+        one goes on if it is the only one of its kind."""
         cdef uint32_t block
         self.sequential = self.random = self.target = NONE
         self.closed_n = 0
@@ -202,7 +202,7 @@ cdef class LogBlocks(Placement):
 
 
 cdef class Merges(Cleaning):
-    """What makes free blocks out of log blocks."""
+    """Cleaning: frees blocks by merging log blocks."""
 
     def __cinit__(self, Engine ssd, FastMapping map not None):
         self.ssd = ssd
@@ -218,7 +218,7 @@ cdef class Merges(Cleaning):
         free(self.lbns)
 
     def join(self, LogBlocks place not None):
-        """Merges and log blocks lean on each other."""
+        """Connect merges and log blocks: each needs the other."""
         self.place = place
         place.merges = self
 
@@ -246,7 +246,8 @@ cdef class Merges(Cleaning):
         return self.reclaim(block, cause)
 
     cdef int give_back(self, uint32_t block, int cause) except -1 nogil:
-        """The block is empty, but for pages that cannot be read: they move to a log block, and say so there."""
+        """Free a block that has no pages but unreadable ones: those move to a log block, and are marked as such
+        there."""
         self.place.failed(block)
         self.place.close(block)
         self.map.forget(block)
@@ -255,7 +256,7 @@ cdef class Merges(Cleaning):
         return 0
 
     cdef int free_dead(self) except -1 nogil:
-        """Blocks in which nothing lives are given back before a merge opens one, if that could be the last."""
+        """Free blocks without live pages before a merge opens a block, if that could be the last free one."""
         cdef uint32_t victim = self.ssd.victims.fewest()
         while (victim != NONE and self.ssd.victims.valid[victim] == 0 and
                self.ssd.pool.free_n + self.ssd.pool.pending_n <= self.ssd.meta_floor + self.ssd.gc_reserve):
@@ -264,8 +265,8 @@ cdef class Merges(Cleaning):
         return 0
 
     cdef int reclaim(self, uint32_t block, int cause) except -1 nogil:
-        """A full merge of each logical block with pages in this log block, which is free then. It may be free before
-        the last of them, and opened again: by what a merge gives back, and fills."""
+        """A full merge of each logical block with pages in this log block, which is then freed. A merge may free it
+        before the last of them, and even open it again: then there is nothing left to do."""
         cdef uint32_t i, n = self.map.list_logical(block, self.lbns)
         cdef uint64_t order = self.ssd.pool.order[block]
         for i in range(n):
@@ -275,8 +276,8 @@ cdef class Merges(Cleaning):
         return self.give_back(block, cause) if self.ssd.pool.state[block] == STATE_CLOSED else 0
 
     cdef bint copy_to(self, uint32_t block, uint32_t lbn, uint32_t n, int stream, int cause) except -1 nogil:
-        """Move the ``n`` pages in ``ppas`` to their places in this block. False if it took not all of them: then
-        nothing is changed. The block is closed, whatever becomes of it."""
+        """Move the ``n`` pages in ``ppas`` to their places in this block. False if it did not take all of them: then
+        the maps are unchanged. The block is closed in either case."""
         cdef bint whole = False
         self.place.target = block
         self.place.target_of = lbn
@@ -289,7 +290,7 @@ cdef class Merges(Cleaning):
         return whole
 
     cdef int merge(self, uint32_t lbn, int cause) except -1 nogil:
-        """A full merge. The sequential log block goes along if it is that logical block's."""
+        """A full merge. Includes the sequential log block if it belongs to that logical block."""
         cdef uint32_t old, log = NONE, tries, block, n
         cdef int stream = STREAM_WEAR if cause == CAUSE_WEAR else STREAM_GC
         self.free_dead()                   # before any block is known
@@ -318,7 +319,8 @@ cdef class Merges(Cleaning):
         return 0
 
     cdef int merge_sequential(self, int cause) except -1 nogil:
-        """A switch merge, or a partial one; or a full one if a page of the sequential log block does not count."""
+        """A switch or partial merge; or a full one if a page of the sequential log block is dead or cannot be
+        appended."""
         cdef uint32_t block = self.place.sequential, lbn = self.place.of, old, whole, n
         if block == NONE:
             return 0

@@ -51,7 +51,8 @@ def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[
 
 
 def _newer(device: Any) -> list[dict[str, Any]]:
-    """As of every demand-paged map; ``uip``: the translation page may name a page of the LPA that counts as live."""
+    """As for every demand-paged map; ``uip``: the translation page may name an old page of the LPA that counts as
+    live."""
     return [{**entry, "uip": device.ssd.mapping.owes(entry["lpa"])} for entry in newer(device)]
 
 

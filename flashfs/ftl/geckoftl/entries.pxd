@@ -5,8 +5,8 @@ from libc.string cimport memcpy
 cpdef enum:
     KEY_BYTES = 4
 
-cdef enum:                   # of a key's lowest bits
-    ERASED = 1               # what older entries say of the block holds no more
+cdef enum:                   # flags in a key's lowest bits
+    ERASED = 1               # older entries of the block are void
     FLAG_BITS = 1
 
 
@@ -28,7 +28,7 @@ cdef class EntryList:
     cdef Layout layout
     cdef uint8_t* at
     cdef readonly uint32_t n, room
-    cdef uint32_t last                     # where the newest entry is: the next one is often of the same block
+    cdef uint32_t last                     # place of the newest entry: the next report is often of the same block
     cdef uint32_t first_from(self, uint32_t slot) noexcept nogil
     cdef uint8_t* open_at(self, uint32_t slot, uint32_t i) except NULL nogil
     cdef bint set_invalid(self, uint32_t block, uint32_t page) except -1 nogil

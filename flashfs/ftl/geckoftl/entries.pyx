@@ -2,8 +2,8 @@
 
 An entry is a key and a piece of a block's bitmap, 1 for invalid. Entry-partitioning (section 3.3) cuts the bitmap of a
 block into ``parts`` pieces, each an entry of its own. The key is the piece's *slot*, block * parts + piece, above a
-flag: ERASED, the erase flag. It stands on the first piece of a block and holds for all of them, so an erase is one
-entry however many pieces there are.
+flag: ERASED, the erase flag. The block's first piece carries it for all of them, so an erase is one entry however many
+pieces there are.
 """
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -12,11 +12,11 @@ from libc.string cimport memcpy, memmove, memset
 
 from flashfs.errors import BindError
 
-PART_BITS = 32  #: of a block's bitmap in an entry, unless told otherwise: as many as the key has (section 3.3)
+PART_BITS = 32  #: bits of a block's bitmap in an entry by default: as many as the key has (section 3.3)
 
 
 def parts_for(pages_per_block, parts=0):
-    """Entries a block, as asked; 0: as many as keep the bitmap of each at the size of its key."""
+    """Entries a block: ``parts``; 0: as many as keep the bitmap of each at the size of its key."""
     return min(parts or max(1, pages_per_block // PART_BITS), pages_per_block)
 
 
@@ -39,7 +39,7 @@ cdef class Layout:
 
 
 cdef uint32_t lower(const uint8_t* at, uint32_t n, uint32_t entry_bytes, uint32_t slot) noexcept nogil:
-    """Of ``n`` entries in ascending order, the first whose slot is not below that."""
+    """The index of the first of ``n`` ascending entries whose slot is at least ``slot``."""
     cdef uint32_t low = 0, high = n, middle
     while low < high:
         middle = (low + high) // 2
@@ -51,8 +51,8 @@ cdef uint32_t lower(const uint8_t* at, uint32_t n, uint32_t entry_bytes, uint32_
 
 
 cdef bint gather(Layout layout, const uint8_t* at, uint32_t n, uint32_t block, uint64_t* words) noexcept nogil:
-    """Set in ``words`` what these entries, in ascending order, call invalid of a block; whether they have its erase
-    flag, so that older ones do not count."""
+    """OR the invalid pages of a block that these ascending entries report into ``words``; returns whether they have its
+    erase flag, so that older entries do not count."""
     cdef uint32_t first = block * layout.parts, i, part
     cdef bint erased = False
     cdef const uint8_t* entry
@@ -69,7 +69,7 @@ cdef bint gather(Layout layout, const uint8_t* at, uint32_t n, uint32_t block, u
 
 
 cdef int or_chunk(Layout layout, uint64_t* words, uint32_t part, const uint8_t* chunk) noexcept nogil:
-    """A piece of a bitmap, into its place in the whole one."""
+    """OR a piece of a bitmap into its place in the whole bitmap."""
     cdef uint32_t i, first = part * layout.chunk_pages
     if first & 7:
         for i in range(layout.chunk_pages):
@@ -82,7 +82,7 @@ cdef int or_chunk(Layout layout, uint64_t* words, uint32_t part, const uint8_t* 
 
 
 cdef bint take_chunk(Layout layout, const uint64_t* words, uint32_t part, uint8_t* chunk) noexcept nogil:
-    """The inverse; whether anything in it is set."""
+    """The inverse: copy a piece out; returns whether any bit in it is set."""
     cdef uint32_t i, first = part * layout.chunk_pages, n = min(layout.chunk_pages, layout.pages_per_block - first)
     cdef bint some = False
     memset(chunk, 0, layout.chunk_bytes)
@@ -102,7 +102,7 @@ cdef bint take_chunk(Layout layout, const uint64_t* words, uint32_t part, uint8_
 
 @cython.final
 cdef class EntryList:
-    """Entries in ascending order, in the bytes that a page of a run has them in: the buffer of section 3."""
+    """Entries in ascending order, in the format of a page of a run: the buffer of section 3."""
 
     def __cinit__(self, Layout layout not None, uint32_t room):
         self.layout = layout
@@ -122,7 +122,7 @@ cdef class EntryList:
         return lower(self.at, self.n, self.layout.entry_bytes, slot)
 
     cdef uint8_t* open_at(self, uint32_t slot, uint32_t i) except NULL nogil:
-        """A blank entry at place ``i``."""
+        """Insert a blank entry at place ``i``."""
         cdef uint32_t size = self.layout.entry_bytes, key = slot << FLAG_BITS
         cdef uint8_t* entry = self.at + <uint64_t> i * size
         if self.n == self.room:
@@ -136,7 +136,7 @@ cdef class EntryList:
         return entry
 
     cdef bint set_invalid(self, uint32_t block, uint32_t page) except -1 nogil:
-        """Algorithm 1; whether that was not known here already."""
+        """Algorithm 1; returns whether this is new to the list."""
         cdef uint32_t slot = self.layout.slot(block, page), bit = page % self.layout.chunk_pages
         cdef uint8_t* entry = self.at + <uint64_t> self.last * self.layout.entry_bytes
         if self.last >= self.n or slot_of(entry) != slot:
@@ -157,7 +157,7 @@ cdef class EntryList:
         return 0
 
     cdef int drop(self, uint32_t block) noexcept nogil:
-        """Forget what is here of a block."""
+        """Remove the entries of a block."""
         cdef uint32_t size = self.layout.entry_bytes, slot = block * self.layout.parts
         cdef uint32_t first = self.first_from(slot), end = self.first_from(slot + self.layout.parts)
         memmove(self.at + <uint64_t> first * size, self.at + <uint64_t> end * size, <uint64_t> (self.n - end) * size)

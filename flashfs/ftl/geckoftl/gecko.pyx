@@ -1,6 +1,6 @@
 # distutils: language = c++
-"""Logarithmic Gecko as others see it: taken from a checkpoint, asked and told by tests and tools, shown to people. Its
-runs and their merges are in runs.pyx."""
+"""The outer interface of Logarithmic Gecko: checkpoints, access for tests and tools, views. Its runs and their merges
+are in runs.pyx."""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
@@ -19,12 +19,12 @@ from flashfs.ftl.geckoftl.runs import HEAD
 
 
 cdef class Gecko(GeckoRuns):
-    """GeckoRuns, with the rest."""
+    """GeckoRuns, with checkpoints, recovery, access from Python and views."""
 
     # --- checkpoints
 
     def reset(self):
-        """There is nothing in it."""
+        """Make it empty."""
         cdef uint32_t i
         for i in range(self.runs_n):
             self.free_run(&self.runs[i])
@@ -34,8 +34,9 @@ cdef class Gecko(GeckoRuns):
         self.store.reset()
 
     def load(self, runs, buffer):
-        """What a checkpoint has of it, into an empty one; ValueError says what cannot be. GeckoStore.save has the
-        bytes. A run may be as large as the next: the power, or the host's disk, gave out between two merges."""
+        """Load Gecko from the sections of a checkpoint into an empty one; ValueError says what is wrong with them.
+        GeckoStore.save has the format. A run may be as large as the next older one: the power or the host's disk failed
+        between two merges."""
         cdef uint64_t number
         cdef uint32_t n, data_n, i, slot
         cdef const uint8_t[::1] entries = buffer
@@ -63,7 +64,7 @@ cdef class Gecko(GeckoRuns):
         self.directory.take_spare()
 
     def take_run(self, uint64_t number, uint32_t n, uint32_t data_n, pages):
-        """The next older run: [(slot of the first entry, page number, PPA)]."""
+        """Add the next older run; ``pages``: [(slot of the first entry, page number, PPA)]."""
         cdef Run* run = &self.runs[self.runs_n]
         cdef uint32_t i, slot, id, ppa, chip = self.ssd.nand.blocks * self.ssd.nand.pages_per_block
         if self.runs_n:
@@ -93,9 +94,10 @@ cdef class Gecko(GeckoRuns):
     # --- a recovery without a checkpoint (Appendix C.1)
 
     def runs_in_force(self, versions, last):
-        """([numbers], [(number, pages with entries, [(first slot, page number, PPA)])]), the newest first: the newest
-        whole run of which all that count beside it are whole too. ``versions``: all whole pages in flash, (page
-        numbers, sequence numbers, PPAs); ``last``: of each, whether it may be the last of its run."""
+        """([numbers], [(number, pages with entries, [(first slot, page number, PPA)])]), the newest run first. The
+        first is the newest whole run for which all runs that count beside it are whole too. ``versions``: all whole
+        pages in flash, (page numbers, sequence numbers, PPAs); ``last``: for each, whether it may be the last of its
+        run."""
         ids, seqs, ppas = versions
         found = sorted(zip(seqs.tolist(), ids.tolist(), ppas.tolist(), last.tolist(), strict=True))
         tails = [i for i in range(len(found)) if found[i][3]]
@@ -107,7 +109,7 @@ cdef class Gecko(GeckoRuns):
         return [], []
 
     def run_of_number(self, found, tails, number):
-        """As ``run_that_ends``, of the run of that number: its pages were programmed one behind the other."""
+        """As ``run_that_ends``, for the run of that number: its pages were programmed in a row."""
         for i in tails:
             if found[i][0] > number:
                 run = self.run_that_ends(found, i)
@@ -116,8 +118,8 @@ cdef class Gecko(GeckoRuns):
         return None
 
     def run_that_ends(self, found, i):
-        """(number, pages with entries, pages, numbers of the runs beside it) of the run that ``found[i]`` is the last
-        page of, or None: it ends no run that is whole."""
+        """(number, pages with entries, pages, numbers of the runs beside it) of the run whose last page is
+        ``found[i]``; None if that page does not end a whole run."""
         head = self.head_of(found[i])
         if head is None or head["total"] == 0 or head["first"] + len(head["items"]) != head["total"]:
             return None
@@ -140,8 +142,8 @@ cdef class Gecko(GeckoRuns):
         return number, data_n, [(slot, *page) for slot, page in zip(firsts, pages, strict=True)], beside
 
     def pages_at(self, ids, found, number):
-        """[(page number, PPA)] of these pages of a run, or None: the first version of each that is newer than the
-        run's beginning."""
+        """[(page number, PPA)] of these pages of a run: of each the first version that is newer than the run's
+        beginning. None if one is missing."""
         wanted = dict.fromkeys(ids)
         at = bisect.bisect_right(found, (number, NONE + 1))
         for _, id, ppa, _ in found[at : at + self.directory.n]:
@@ -151,7 +153,7 @@ cdef class Gecko(GeckoRuns):
         return None if len(pages) != len(ids) or any(ppa is None for _, ppa in pages) else pages
 
     def head_of(self, page):
-        """What a page says of itself, or None if it is none of a run's."""
+        """The header and items of a page, or None if it is not a page of a run."""
         cdef uint8_t* image = self.images + <uint64_t> (self.levels_most + 1) * self.ssd.nand.page_bytes
         if not self.store.read(<uint32_t> page[2], <uint32_t> page[1], image):
             return None
@@ -164,8 +166,8 @@ cdef class Gecko(GeckoRuns):
                 "items": list(struct.unpack_from(f"<{n}Q", raw, at))}
 
     def live_counts(self, ends):
-        """Live pages of each block of which ``ends`` says how many it has; each page of a run is read once, and all
-        are gone through side by side. MapLostError if one cannot be read."""
+        """Live pages of each block, given the programmed pages of each in ``ends``. All runs are merged in one pass, so
+        each page of a run is read once. MapLostError if one cannot be read."""
         cdef uint32_t block, i, page, dead
         cdef bint erased = False
         cdef uint32_t[::1] counts
@@ -189,7 +191,7 @@ cdef class Gecko(GeckoRuns):
             counts[block] -= dead
 
     def unreadable(self):
-        """A line for each page of a run that cannot be read, or is another's."""
+        """A line for each page of a run that cannot be read, or is not the page that the directory expects."""
         cdef uint8_t* image = self.images + <uint64_t> (self.levels_most + 1) * self.ssd.nand.page_bytes
         cdef uint32_t r, i
         problems = []
@@ -203,14 +205,14 @@ cdef class Gecko(GeckoRuns):
     # --- the same for Python
 
     def invalidate(self, pages):
-        """[(block, page)] are invalid from now on; the buffer is written as it fills."""
+        """Mark [(block, page)] as invalid; the buffer is written as it fills."""
         cdef uint32_t block, page
         for block, page in pages:
             self.buffer.set_invalid(block, page)
             self.flush_full()
 
     def erase(self, uint32_t block):
-        """The block was erased."""
+        """Report that the block was erased."""
         self.buffer.set_erased(block)
         self.flush_full()
 
@@ -219,7 +221,7 @@ cdef class Gecko(GeckoRuns):
             raise RuntimeError("a page of a run cannot be read")
 
     def flush_now(self):
-        """The buffer is written as it is."""
+        """Write the buffer as it is."""
         if not self.flush():
             raise RuntimeError("a page of a run cannot be read")
 
@@ -239,8 +241,8 @@ cdef class Gecko(GeckoRuns):
     # --- for people
 
     def run_list(self):
-        """The runs, the newest first: {"number", "level", "pages", "postamble_pages", "entries", "ppas"}; ``entries``
-        are those that its pages have room for at most."""
+        """The runs, the newest first: {"number", "level", "pages", "postamble_pages", "first_blocks", "ppas"};
+        ``first_blocks`` has the block of the first entry of each page with entries."""
         cdef uint32_t r, i
         out = []
         for r in range(self.runs_n):
@@ -253,7 +255,8 @@ cdef class Gecko(GeckoRuns):
         return out
 
     def entries_of(self, uint32_t block):
-        """What each place says of a block, the newest first: {"where", "part", "erased", "invalid"}."""
+        """The entries of a block, in the buffer and then in the runs, the newest first: {"where", "part", "erased",
+        "invalid"}."""
         cdef uint32_t r, page, slot = block * self.layout.parts
         cdef int n
         cdef uint8_t* image = self.images + <uint64_t> (self.levels_most + 1) * self.ssd.nand.page_bytes
@@ -284,8 +287,8 @@ cdef class Gecko(GeckoRuns):
         return out
 
     def tables(self):
-        """The buffers of Appendix B: one page that reports go to, one a level, one of output, one for queries; and what
-        a whole request may put beside a page of reports."""
+        """The buffers of Appendix B: one page for reports, one for each level, one of output, one for queries; and the
+        room that a whole request may need beyond a page of reports."""
         page = self.ssd.nand.page_bytes
         buffers = (self.levels_most + 2) * page + self.buffer.room * self.layout.entry_bytes
         pages = self.live_pages()
@@ -315,7 +318,7 @@ cdef class Gecko(GeckoRuns):
         self.store.forget_counts()
 
     def check(self):
-        """Sizes rise with age, one run a level; slots ascend; no page number is in two runs."""
+        """Run sizes rise with age, one run a level; slots ascend; no page number is in two runs."""
         cdef uint32_t r, i
         problems = []
         ids = []
@@ -333,7 +336,7 @@ cdef class Gecko(GeckoRuns):
         if len(set(ids)) != len(ids) or len(ids) + self.directory.spare_n != self.directory.n:
             problems.append(f"Gecko: {len(ids)} pages in runs, {len(set(ids))} of them apart, {self.directory.spare_n} "
                             f"numbers to be had of {self.directory.n}")
-        most = self.pages_most + 2 * self.levels_most  # and what their postambles take
+        most = self.pages_most + 2 * self.levels_most  # and the pages of their postambles
         if self.live_pages() + self.store.waiting() > most:
             problems.append(f"Gecko: {self.live_pages()} pages in runs and {self.store.waiting()} superseded ones: "
                             f"{most} were asked for")

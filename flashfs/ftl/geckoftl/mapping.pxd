@@ -6,10 +6,10 @@ from libcpp.unordered_set cimport unordered_set
 from flashfs.parts.from_pages.fenced_map cimport FencedMap
 from flashfs.parts.from_pages.fences cimport Fences
 
-cdef enum:                   # beside the CMT's own flags of a slot
-    UIP = 16                 # the translation page names a page that nobody has reported yet
-    UNSURE = 64              # ... or somebody has, before this mount: ask that page
-    VOID = 32                # a place for an LPA that is about to be written: it says nothing
+cdef enum:                   # in addition to the CMT's own flags of a slot
+    UIP = 16                 # the translation page may name an old page that is not reported yet
+    UNSURE = 64              # ... or was reported before this mount: check that page first
+    VOID = 32                # a slot for an LPA that is about to be written: it has no PPA yet
 
 
 cdef class GeckoFences(Fences):
@@ -20,12 +20,12 @@ cdef class GeckoMap(FencedMap):
     cdef unordered_set[uint32_t] owed      # LPAs of pending entries with the UIP flag, from a checkpoint
     cdef readonly uint32_t moved_share     # entries of moved pages that may wait, per cent of the slots
     cdef uint32_t* gone                    # PPAs to be reported
-    cdef uint32_t* said_lpa                # what ``confirm`` called superseded of late, in a ring
+    cdef uint32_t* said_lpa                # LPAs that ``confirm`` recently found superseded, a ring
     cdef uint32_t* said_ppa
     cdef uint32_t said_n, said_room
     cdef readonly uint64_t identified, identified_early
     cdef readonly uint32_t uip_n           # entries with the flag
-    cdef uint32_t turn                     # LPAs below it: whose pending entries go to flash next
+    cdef uint32_t turn                     # pending entries of LPAs below it go to flash next
     cdef uint32_t slot_of(self, uint32_t lpa) noexcept nogil
     cdef int set_flags(self, uint32_t slot, uint8_t some, uint8_t no) noexcept nogil
     cdef int fill(self, uint32_t slot) except -1 nogil

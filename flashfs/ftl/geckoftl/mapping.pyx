@@ -1,19 +1,19 @@
 # distutils: language = c++
-"""GeckoFTL's mapping (N. Dayan et al., GeckoFTL, SIGMOD 2016, section 4): DFTL's, and writes that do not ask where
-their LPAs were.
+"""GeckoFTL's mapping (N. Dayan et al., GeckoFTL, SIGMOD 2016, section 4): DFTL's, with writes that do not look up the
+old PPAs of their LPAs.
 
-A write of which the entry is not cached reads no translation page: its entry gets the UIP flag (section 4.1), for there
-may be a page in flash that nobody has called invalid yet. Which one that is shows when the entry's translation page is
-read to be written again: what it named is reported then. A page with such an entry lives on as far as validity knows,
-so validity is late; cleaning that meets it asks the cache, and leaves it to die.
+A write whose entry is not cached reads no translation page. Its entry gets the UIP flag (section 4.1): there may be an
+old page of the LPA in flash that is not reported as invalid yet. The old PPA is found when the entry's translation page
+is read to be rewritten, and is reported then. Until then validity counts that page as live, so validity is late;
+cleaning that meets such a page asks the cache, and leaves the page to die.
 
-A checkpoint says which entries have the flag. After a mount they are not sure (Appendix C.3.2): the page may have died
-with its block since the checkpoint, and be another's. So it is asked whose it is, and whether it lives, before it is
-reported.
+A checkpoint says which entries have the flag. After a mount these flags are unsure (Appendix C.3.2): the old page may
+have died with its block since the checkpoint, and now hold another LPA. So before it is reported, its OOB is read to
+check the LPA, and validity is asked whether it is live.
 
-Every page that lives though it was superseded has its entry in the cache, with the flag, or else its translation page
-still names it: what is superseded while its entry is cached is reported at once. So cleaning believes what is neither
-cached nor pending.
+Every superseded page that still counts as live has an entry with the flag in the cache, or else its translation page
+still names it: a page superseded while its entry is cached is reported at once. So cleaning takes a page as live if its
+LPA is neither cached nor pending.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -32,19 +32,19 @@ import numpy
 from flashfs.errors import MapLostError
 
 cdef enum:
-    AT_ONCE = 128            # reports that room is made for at a time
+    AT_ONCE = 128            # reports that one ``prepare`` makes room for
 
 
 cdef class GeckoFences(Fences):
-    """What waited for the programming of reports dies after the next sync."""
+    """Once the reports are programmed, pages that waited for them die after the next sync."""
 
     cdef int reports_kept(self) except -1 nogil:
         return self.map.store.ripen()
 
 
 cdef class GeckoMap(FencedMap):
-    """As FencedMap: a crash is recovered by GeckoRec's steps (rebuild.pyx). ``moved_share``: as many entries of moved
-    pages may wait, in per cent of C. In the paper they are in the cache, dirty; here they take less room."""
+    """As FencedMap: a crash is recovered by GeckoRec's steps (rebuild.pyx). ``moved_share``: how many entries of moved
+    pages may wait, in per cent of C. In the paper these are dirty entries in the cache; here they take less room."""
 
     def __cinit__(self, Engine ssd not None, *_, uint32_t moved_share=0, **__):
         self.moved_share = moved_share
@@ -62,12 +62,12 @@ cdef class GeckoMap(FencedMap):
         free(self.said_ppa)
 
     def resize(self, slots):
-        """And room for the entries that wait."""
+        """Also adjusts the room for the entries that wait."""
         super().resize(slots)
         self.wait_for_most(max(2 * self.per_page, <uint64_t> self.cmt.slots * self.moved_share // 100), 4)
 
     def slots_in(self, room):
-        """And the entries that wait."""
+        """Also accounts for the entries that wait."""
         slots = super().slots_in(room)
         if slots * self.moved_share // 100 <= self.pending_most:
             return slots
@@ -75,7 +75,7 @@ cdef class GeckoMap(FencedMap):
         return (room + entry * self.pending_most) * 100 // (100 * ENTRY_BYTES + entry * self.moved_share)
 
     def rebuild_allowed(self):
-        """And Gecko from what the mapping names, where a page of it cannot be read: that is settled now."""
+        """The mapping is final now: Gecko may be rebuilt from it if a page of Gecko cannot be read."""
         super().rebuild_allowed()
         if isinstance(self.ssd.validity, GeckoStore):
             (<GeckoStore> self.ssd.validity).settled = True
@@ -83,7 +83,7 @@ cdef class GeckoMap(FencedMap):
     # --- entries
 
     cdef uint32_t slot_of(self, uint32_t lpa) noexcept nogil:
-        """The slot with the LPA's entry, or NONE: a place that says nothing is none."""
+        """The slot with the LPA's entry, or NONE; a VOID slot does not count."""
         cdef uint32_t slot = self.cmt.find(lpa)
         return NONE if slot != NONE and self.cmt.flags[slot] & VOID else slot
 
@@ -93,13 +93,13 @@ cdef class GeckoMap(FencedMap):
         return 0
 
     cdef int settled(self, uint32_t slot) noexcept nogil:
-        """What the translation page names of that entry is reported, or nothing."""
+        """The PPA that the translation page has for that entry is reported, or needs no report: clear the flag."""
         self.uip_n -= self.cmt.flags[slot] & UIP != 0
         self.set_flags(slot, 0, UIP | UNSURE)
         return 0
 
     cdef int take_owed(self, uint32_t slot) except -1 nogil:
-        """A pending entry has become a cached one, and its flag with it."""
+        """A pending entry has become a cached one: move its flag too."""
         if self.owed.erase(self.cmt.lpa[slot]):
             self.set_flags(slot, UIP | UNSURE, 0)
             self.uip_n += 1
@@ -110,7 +110,7 @@ cdef class GeckoMap(FencedMap):
 
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
                           int64_t* ready) except? 0xFFFFFFFF nogil:
-        """As FencedMap; but to be written, an entry needs a place alone."""
+        """As FencedMap; but for a write, an entry only needs a slot."""
         cdef uint32_t i, slot
         n = min(n, self.batch)
         for i in range(n):
@@ -139,7 +139,7 @@ cdef class GeckoMap(FencedMap):
         return 0
 
     cdef int fill(self, uint32_t slot) except -1 nogil:
-        """A place gets what the LPA's entry is."""
+        """Fill a VOID slot with the LPA's entry."""
         cdef bint dirty = False
         cdef uint64_t reads = self.store.reads
         self.cmt.ppa[slot] = self.entry(self.cmt.lpa[slot], &dirty)
@@ -148,7 +148,7 @@ cdef class GeckoMap(FencedMap):
         if not dirty:
             return 0
         self.cmt.mark(slot)
-        self.set_flags(slot, AGED, 0)       # it was pending, who knows for how long
+        self.set_flags(slot, AGED, 0)       # it was pending, for an unknown time
         return self.take_owed(slot)
 
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
@@ -163,7 +163,7 @@ cdef class GeckoMap(FencedMap):
 
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
                   uint32_t* olds) except -1 nogil:
-        """What was cached or pending dies now; what a translation page may name of the others is found out later."""
+        """Old pages that are cached or pending die now; those that a translation page may name are found later."""
         cdef uint32_t i, slot
         cdef int64_t at
         for i in range(n):
@@ -182,8 +182,8 @@ cdef class GeckoMap(FencedMap):
         return self.drop_strays(lpas, 0, n, olds) if self.strays else 0
 
     def brings_back(self):
-        """What a trim unmaps dies at once; older pages are told of when the translation page is written, and until
-        then the cache says that the LPA is a hole."""
+        """What a trim unmaps dies at once. Older pages are reported when the translation page is written; until then
+        the cache says that the LPA is a hole."""
         return False
 
     # --- what the base asks of the cache
@@ -203,7 +203,7 @@ cdef class GeckoMap(FencedMap):
         return True
 
     cdef int uncache(self, uint32_t page) except -1 nogil:
-        """Flags go with their entries, so ``identify`` came before."""
+        """Flags go with their entries, so the caller has called ``identify`` before."""
         cdef uint32_t slot = self.cmt.first_dirty[page]
         while slot != NONE:
             self.settled(slot)
@@ -224,8 +224,9 @@ cdef class GeckoMap(FencedMap):
         return FencedMap.replaces(self, page)
 
     cdef int identify(self, uint32_t page) except -1 nogil:
-        """``image`` is the page: what it names of entries with the UIP flag is reported, before another page can take
-        its place. Room for that is made as it is needed; the page is read again if that took it away."""
+        """``image`` is the page: report the pages that it names for entries with the UIP flag, before another page can
+        take its place in ``image``. Room for the reports is made in steps; that may replace ``image``, and then the
+        page is read again."""
         cdef uint32_t slot, n, first = page * self.per_page, old
         cdef bint unsure
         cdef int64_t start = self.ssd.map_ns
@@ -247,7 +248,7 @@ cdef class GeckoMap(FencedMap):
                 if self.cmt.flags[slot] & UIP:
                     unsure = self.cmt.flags[slot] & UNSURE
                     self.settled(slot)
-                    if self.image_of != page:   # to ask whether a page lives may mend validity, and read all others
+                    if self.image_of != page:   # ``is_before`` may rebuild validity, which reads other pages
                         self.fetch(page)
                     old = self.image[self.cmt.lpa[slot] - first]
                     if old != NONE and old != self.cmt.ppa[slot] and (
@@ -260,7 +261,7 @@ cdef class GeckoMap(FencedMap):
         return self.identify_owed(page) if self.owed.size() else 0
 
     cdef int identify_owed(self, uint32_t page) except -1 nogil:
-        """As ``identify``, of pending entries."""
+        """As ``identify``, for pending entries."""
         cdef uint32_t first = page * self.per_page, lpa, old
         cdef uint64_t at = self.pending.first_from(first)
         while at < self.pending.n and self.pending.lpa[at] < first + self.entries_of(page):
@@ -279,8 +280,8 @@ cdef class GeckoMap(FencedMap):
         return 0
 
     cdef bint is_before(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """Whether a page that a translation page names lives still, as that LPA's: it may have died with its block
-        before this mount, and be another's by now."""
+        """Whether a page that a translation page names is still live and of that LPA: it may have died with its block
+        before this mount, and hold another LPA by now."""
         cdef uint8_t status = 0
         cdef uint8_t[4096] raw
         cdef Oob oob
@@ -294,7 +295,7 @@ cdef class GeckoMap(FencedMap):
         return status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa
 
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil:
-        """What is trimmed may have been written before without being asked where it was."""
+        """The trimmed LPAs may have been written before without a look-up of their old PPAs."""
         if self.from_pages is not None and self.pending.n > self.pending_most:
             self.write_down(self.pending_most, NONE)
         n = FencedMap.prepare_unbind(self, lpa, n)
@@ -314,8 +315,8 @@ cdef class GeckoMap(FencedMap):
             return True
         if self.from_pages is None or self.store.kept.size() + self.store.ripe.size() == 0:
             return False
-        # Superseded translation pages live until Gecko's buffer was written and a sync came. Entries of moved pages go
-        # to translation pages without reporting anything, so the buffer need not fill by itself.
+        # Superseded translation pages live until Gecko's buffer is written and a sync follows. Entries of moved pages
+        # go to translation pages without reporting anything, so the buffer need not fill by itself.
         self.ssd.validity.prepare(NONE, False)
         self.store.let_all_go()
         return True
@@ -329,7 +330,7 @@ cdef class GeckoMap(FencedMap):
         return self.owed.size() != 0
 
     cdef int unbind(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
-        """A recovery trims what nobody has prepared."""
+        """A recovery trims without ``prepare_unbind``."""
         cdef uint32_t page
         if self.owed.size():
             for page in range(self.page_of(lpa), self.page_of(lpa + n - 1) + 1 if n else 0):
@@ -341,11 +342,11 @@ cdef class GeckoMap(FencedMap):
     # --- cleaning
 
     cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
-        """A page of which the cache, or a pending entry, names another is superseded. One that neither knows is what it
-        says: the translation page need not be read."""
+        """A page is superseded if the cache or a pending entry has another PPA for its LPA. If neither knows the LPA,
+        the page is live and the translation page is not read, unless two pages of a move have the same LPA."""
         cdef uint32_t i, ppa = NONE
         if n > 1:
-            self.said_n = 0                 # of a move before that came to nothing
+            self.said_n = 0                 # left by an earlier move that was given up
         self.mark_twins(lpas, n, answers)
         for i in range(n):
             if lpas[i] >= self.ssd.lpas:
@@ -364,7 +365,8 @@ cdef class GeckoMap(FencedMap):
         return 0
 
     cdef int superseded_left(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
-        """These were the pages that translation pages name; soon they will be others'."""
+        """These superseded pages are about to be erased, so the translation pages' entries for them must not be
+        reported."""
         cdef uint32_t i, k, at, slot
         for i in range(n):
             for k in range(min(self.said_n, self.said_room) if ppas[i] != NONE else 0):
@@ -379,11 +381,11 @@ cdef class GeckoMap(FencedMap):
         return 0
 
     cdef int page_lost(self, uint32_t ppa) except -1 nogil:
-        """A page that cannot be read is no LPA's newest, and nobody knows whose it was: any translation page may name
-        it still."""
+        """A page that cannot be read is no LPA's newest, and its LPA is unknown: any translation page may still name
+        it."""
         cdef uint32_t slot, segment
         for slot in range(min(self.said_n, self.said_room)):
-            if self.said_ppa[slot] == ppa:  # its spare area meant nothing
+            if self.said_ppa[slot] == ppa:  # its spare area was not readable
                 self.said_ppa[slot] = NONE
         for segment in range(2):
             slot = self.cmt.oldest[segment]
@@ -394,7 +396,7 @@ cdef class GeckoMap(FencedMap):
         return 0
 
     cdef int moves_end(self) except -1 nogil:
-        """A moved page's entry is pending as long as there is room for it, like a dirty one in the cache."""
+        """Entries of moved pages stay pending as long as there is room, like dirty ones in the cache."""
         self.pending.reserve(4 * self.ssd.nand.pages_per_block)
         self.said_n = 0
         return 0
@@ -408,9 +410,9 @@ cdef class GeckoMap(FencedMap):
         return {**super().base_from_pages(versions), "uip": b""}
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
-        """Step 7: what its translation page names is found out when that is written. What a clean checkpoint had as
-        newer than that page it never named, so nobody else would find it: it was reported when this page took its
-        place, and the buffer may have been lost."""
+        """Step 7: the PPA in the LPA's translation page is found when that page is written. A clean checkpoint may have
+        an entry newer than that page; no translation page ever named its PPA, so it must be reported here: it was
+        reported when this page replaced it, but that report may have been lost with the buffer."""
         cdef uint32_t old
         cdef int64_t at
         if self.from_pages is not None:
@@ -422,12 +424,13 @@ cdef class GeckoMap(FencedMap):
         return FencedMap.recovered(self, lpa, ppa, scheme_oob)
 
     def find_reports(self, versions, uint64_t since, in_scan):
-        """After the entries of a recovery: which pages validity had been told of after sequence number ``since`` and
-        not programmed; they are dead now. ``in_scan(block)``: validity knows all of that block. A line about it.
+        """After the entries of a recovery: find the reports that validity got after sequence number ``since`` and that
+        were not programmed; the pages are dead now. ``in_scan(block)``: validity knows all of that block. Returns a
+        line about it.
 
-        Step 4 (Appendix C.2.2), after step 6: an address that a translation page named, and its next version does
-        not, was reported between the two, or before the older one. It is dead, unless the LPA came back to it: so the
-        recovered mapping is asked, not the page alone."""
+        Step 4 (Appendix C.2.2), after step 6: a PPA that a translation page named, and its next version does not, was
+        reported between the two, or before the older one. That page is dead, unless the LPA maps to it again: so the
+        recovered mapping is consulted, not the translation page alone."""
         ids, seqs, ppas = versions
         cdef uint64_t i, before = self.identified, pages = 0
         self.found.into(self.pending)
@@ -460,7 +463,7 @@ cdef class GeckoMap(FencedMap):
         return 0
 
     cdef bint write_next(self) except -1 nogil:
-        """The pages take turns, downwards: each gets what has come together since its last one."""
+        """Translation pages take turns, in descending order: each gets the entries pending since its last turn."""
         cdef uint64_t at
         cdef uint32_t page
         if self.pending.n == 0:
@@ -472,8 +475,8 @@ cdef class GeckoMap(FencedMap):
         return True
 
     cdef int housekeep(self) except -1 nogil:
-        """The more there is too much of, the more is written: a page that is written may take cleaning, and that adds
-        to it."""
+        """Write the more entries, the further they exceed their room: writing a page may trigger cleaning, which adds
+        entries."""
         self.store.let_ripe_go()
         self.give_room_back()
         self.bound_growth()
@@ -483,13 +486,13 @@ cdef class GeckoMap(FencedMap):
     # --- the rest of the interface
 
     def save(self):
-        """As FencedMap; and which of the newer entries have the UIP flag, a bit each, the lowest first."""
+        """As FencedMap; ``uip``: which of the newer entries have the UIP flag, a bit each, the lowest first."""
         lpas, _ = self.newer()
         flags = numpy.fromiter((self.owes(lpa) for lpa in lpas.tolist()), bool, len(lpas))
         return {**super().save(), "uip": numpy.packbits(flags, bitorder="little").tobytes()}
 
     def owes(self, uint32_t lpa):
-        """Whether a translation page may name a page of the LPA that nobody has reported."""
+        """Whether a translation page may name an old page of the LPA that is not reported."""
         cdef uint32_t slot = self.cmt.find(lpa)
         return bool(self.owed.count(lpa) or (slot != NONE and self.cmt.flags[slot] & UIP))
 
@@ -519,7 +522,7 @@ cdef class GeckoMap(FencedMap):
         super().forget_counts()
 
     def check(self):
-        """As FencedMap; the flag is on dirty entries alone, and they are counted."""
+        """As FencedMap; only dirty entries have the UIP flag, and their count is right."""
         cdef uint32_t slot, segment, n = 0
         problems = super().check()
         for segment in range(2):

@@ -6,10 +6,10 @@ from flashfs.parts.paged.part_pages cimport DramDirectory, TranslationPages
 from flashfs.ftl.geckoftl.entries cimport EntryList, Layout
 
 cdef enum:
-    HEAD_BYTES = 32          # of a page of a run
+    HEAD_BYTES = 32          # the header of a page of a run
     RUNS_MOST = 40           # one a level
-    UNREAD = 0xFFFFFFFD      # for a block: a page cannot be read
-    UNANNOUNCED = 128        # entries that nobody makes room for: blocks that are opened, pages that never lived
+    UNREAD = 0xFFFFFFFD      # in place of a block: a page cannot be read
+    UNANNOUNCED = 128        # entries added without ``prepare``: of opened blocks, of pages that never lived
 
 
 cdef class GeckoRuns
@@ -17,7 +17,7 @@ cdef class GeckoRuns
 
 cdef class RunPages(DramDirectory):
     cdef GeckoRuns gecko
-    cdef uint32_t* spare                   # numbers that no page has
+    cdef uint32_t* spare                   # page numbers not in use
     cdef readonly uint32_t spare_n
     cdef readonly uint32_t missing_n       # pages of runs that were lost
 
@@ -42,14 +42,14 @@ cdef class GeckoRuns:
     cdef readonly TranslationPages store
     cdef readonly RunPages directory
     cdef readonly uint32_t per_page, ratio, levels_most, model_pages
-    cdef readonly uint32_t pages_most     # in force and superseded together, before a sync lets go of the latter
+    cdef readonly uint32_t pages_most     # most pages in force and superseded, before a sync
     cdef readonly bint multiway
     cdef Run[40] runs                      # the newest first: sizes rise with age
     cdef readonly uint32_t runs_n
-    cdef readonly bint unsettled           # a run may be as large as the next: a merge failed, or the ratio has changed
+    cdef readonly bint unsettled           # a run may be as large as the next older: failed merge, new ratio
     cdef Input[40] inputs
-    cdef uint8_t* images                   # a page for each input, behind them one of output, and one for queries
-    cdef uint64_t* seen                    # of the block that a merge is at: its bitmap
+    cdef uint8_t* images                   # a page for each input, then one of output, then one for queries
+    cdef uint64_t* seen                    # bitmap of the block that a merge is at
     cdef Run made                          # the run that is being written
     cdef uint32_t out_n
     cdef readonly uint64_t flushes, merges, merged_pages, queries, query_reads

@@ -1,30 +1,30 @@
 # distutils: language = c++
-"""Logarithmic Gecko (N. Dayan et al., GeckoFTL, SIGMOD 2016, section 3): which pages are invalid, in flash.
+"""Logarithmic Gecko (N. Dayan et al., GeckoFTL, SIGMOD 2016, section 3): the invalid pages, stored in flash.
 
 Reports go to a buffer of one page. When that is full it is written as a *run*, and runs are merged like those of an
 LSM-tree: level i is for runs of ratio^i to ratio^(i+1) - 1 pages, and there is one run a level at most, the newer ones
-smaller. A query asks the buffer and then each run from the newest on, a page read each, until it meets the erase flag.
-The oldest run has no erase flags: there is nothing left that they could hide.
+smaller. A query looks in the buffer and then in each run from the newest on, a page read each, until it meets the erase
+flag. The oldest run has no erase flags: there is nothing older for them to hide.
 
-A merge takes all runs at once that it is going to reach (Appendix A): that of the next level too, if what there is so
-far may be as large as that level. With ``multiway`` off it merges two at a time instead.
+A merge takes all runs at once that it will reach (Appendix A): also that of the next level, if the runs taken so far
+may together be as large as that level. With ``multiway`` off it merges two at a time instead.
 
 A page of a run, little-endian; SPEC.md has the table too:
 
     0   "GKRN"
     4   u32 entries
-    8   u64 number of the run: the preamble of section C.1, creation stamp and unique name in one
+    8   u64 number of the run: the preamble of section C.1, both creation stamp and unique name
     16  u32 index of this page in the run
     20  u32 items of the postamble in the run's last pages, 0 in a page that has none
-    24  u32 the first item that is here
-    28  u32 items here
-    32  the entries, ascending; behind them, from a multiple of 8 on, the items, u64 each
+    24  u32 index of the first item in this page
+    28  u32 items in this page
+    32  the entries, ascending; after them, from a multiple of 8 on, the items, u64 each
 
 The postamble is the directory of the run: (first slot << 32 | page number) for each page with entries, then the
 numbers of the runs that it replaces, then, with bit 63 set, those of the older runs that count beside it. A run counts
-only if it is whole; the newest of which that is true of the runs beside it too says which others count. (The paper
-takes the newest run of each level: one that was merged away would count again where a crash finds its pages.) The last
-page of a run has the flag LAST in its OOB.
+only if it is whole; the newest whole run whose runs beside it are whole too decides which others count. (The paper
+takes the newest run of each level: then a run that was merged away would count again if a crash finds its pages.) The
+last page of a run has the flag LAST in its OOB.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -55,7 +55,7 @@ cdef uint64_t GOES_ON = <uint64_t> 1 << 63  #: in an item of a postamble: a run 
 
 HEAD = struct.Struct("<4sIQIIII")
 STREAM = "gecko"
-POSTAMBLE = 8 * 12  #: bytes of a page that are left for the items of a run of one page: it, and the runs replaced
+POSTAMBLE = 8 * 12  #: bytes of a page left for the items of a run of one page: the page, and the runs replaced
 
 
 def entries_a_page(geometry, parts=0, most=0):
@@ -73,21 +73,21 @@ def largest_run(geometry, parts=0, most=0):
 
 
 def page_numbers(geometry, parts=0, most=0):
-    """Pages that all runs have together at most, while one is being written: numbers are given out up to this."""
+    """The most pages of all runs together, while one is being written: page numbers are below this."""
     return 8 * largest_run(geometry, parts, most) + 8
 
 
 def overflow(geometry):
-    """Entries that the buffer takes beyond a page: those of a whole request or of a block's move, in one go."""
+    """Entries that the buffer holds beyond a page: those of a whole request or of a block's move."""
     return max(3 * 256, 4 * geometry.pages_per_block) + 2 * UNANNOUNCED
 
 
-LEAST_RATIO = 2  # that the option has
-PAGES_MOST = 4  #: times the pages of the largest run: those in force, superseded and being written (``needs_more``)
+LEAST_RATIO = 2  # the least value of the option
+PAGES_MOST = 4  #: bound on pages in force, superseded and being written, in largest runs (``needs_more``)
 
 
 cdef class RunPages(DramDirectory):
-    """Where each page of a run is, by its number."""
+    """The PPA of each page of a run, by page number."""
 
     def __cinit__(self, GeckoRuns gecko not None, uint32_t n):
         self.gecko = gecko
@@ -101,13 +101,13 @@ cdef class RunPages(DramDirectory):
         free(self.spare)
 
     def clear(self):
-        """There is no run."""
+        """Make it empty."""
         memset(self.page_ppas, 0xFF, self.n * 4)
         self.missing_n = 0
         self.take_spare()
 
     def take_spare(self):
-        """Numbers that no page has are to be had."""
+        """Collect the page numbers not in use."""
         cdef uint32_t id
         self.spare_n = 0
         for id in range(self.n, 0, -1):
@@ -116,21 +116,21 @@ cdef class RunPages(DramDirectory):
                 self.spare_n += 1
 
     cdef int lost(self, uint32_t ppa) except -1 nogil:
-        """All runs are made again before the next checkpoint."""
+        """All runs are rebuilt before the next checkpoint."""
         self.missing_n += self.drop(ppa) != NONE
         return 0
 
 
 cdef class GeckoRuns:
-    """The runs, and the buffer before them: ``parts`` entries a block (S; 0: as section 3.3 has it), runs of a level
-    up to ``ratio`` times those of the one below (T), ``most`` entries a page (0: as many as fit). Its pages are of kind
-    validity, in blocks of a stream of their own."""
+    """The runs, and the buffer above them: ``parts`` entries a block (S; 0: as in section 3.3), runs of a level up to
+    ``ratio`` times as large as those of the level below (T), ``most`` entries a page (0: as many as fit). Its pages are
+    of kind validity, in blocks of a stream of their own."""
 
     def __cinit__(self, Engine ssd not None, uint32_t parts=0, uint32_t ratio=2, bint multiway=True, uint32_t most=0):
         cdef uint32_t numbers = page_numbers(ssd.nand, parts, most)
         self.ssd = ssd
         self.ratio = LEAST_RATIO
-        self.levels_most = self.level_of(numbers) + 2  # a checkpoint may have the runs of a mount of another ratio
+        self.levels_most = self.level_of(numbers) + 2  # a checkpoint may have runs written with another ratio
         self.ratio = ratio
         self.multiway = multiway
         self.per_page = entries_a_page(ssd.nand, parts, most)
@@ -160,7 +160,7 @@ cdef class GeckoRuns:
         free(self.seen)
 
     cdef uint32_t level_of(self, uint32_t pages) noexcept nogil:
-        """ratio^level <= pages < ratio^(level + 1)."""
+        """The level with ratio^level <= pages < ratio^(level + 1)."""
         cdef uint32_t level = 0
         cdef uint64_t most = self.ratio
         while pages >= most:
@@ -172,7 +172,7 @@ cdef class GeckoRuns:
         return (entries + self.per_page - 1) // self.per_page
 
     cdef uint32_t live_pages(self) noexcept nogil:
-        """Of all runs."""
+        """Pages of all runs."""
         cdef uint32_t i, n = 0
         for i in range(self.runs_n):
             n += self.runs[i].n
@@ -181,7 +181,7 @@ cdef class GeckoRuns:
     # --- writing
 
     cdef int flush(self) except -1 nogil:
-        """The buffer becomes a run, and what that leads to. 0 if a page cannot be read: nothing has changed then."""
+        """Write the buffer as a run, and do the merges that follow. 0 if a page cannot be read."""
         cdef uint32_t take = 0, total = self.pages_of(self.buffer.n)
         if self.buffer.n == 0:
             return 1
@@ -197,8 +197,8 @@ cdef class GeckoRuns:
         return self.settle_levels()
 
     cdef int settle_levels(self) except -1 nogil:
-        """A run that has grown as large as the next is merged with it. As ``flush``. Older runs, of a mount of another
-        ratio, may be as large as each other until those before them have grown so far."""
+        """Merge a newest run that is as large as the next with it. Returns as ``flush``. Older runs, written with
+        another ratio, may be as large as each other until the newer ones have grown so far."""
         cdef uint32_t r
         while self.runs_n > 1 and self.runs[0].level >= self.runs[1].level:
             if not self.merge(2, False):
@@ -209,7 +209,8 @@ cdef class GeckoRuns:
         return 1
 
     cdef int merge(self, uint32_t take, bint with_buffer) except -1 nogil:
-        """The ``take`` newest runs, and the buffer if so asked, become one run. As ``flush``."""
+        """Merge the ``take`` newest runs, and the buffer if ``with_buffer``, into one. 0 if a page cannot be read:
+        nothing has changed then."""
         cdef uint32_t i, n = 0, total = 0
         cdef uint64_t[40] replaced
         cdef bint done = False
@@ -244,16 +245,16 @@ cdef class GeckoRuns:
         return self.install(take, with_buffer)
 
     cdef bint needs_more(self, uint32_t pages) noexcept nogil:
-        """Whether superseded pages have to go before a run of so many pages is written: together they would be more
-        than was asked for (``keep_pages``), or it takes blocks, and there are too few free ones. Runs that are merged
-        two at a time, or that hold few entries a page, supersede all that there is within a few flushes."""
+        """Whether superseded pages must be released before a run of so many pages is written: all together would exceed
+        what was requested (``keep_pages``), or the run takes blocks and too few are free. Runs that are merged two at a
+        time, or that hold few entries a page, supersede all existing pages within a few flushes."""
         cdef uint32_t blocks = pages // self.ssd.nand.pages_per_block
         return (self.live_pages() + self.store.waiting() + pages > self.pages_most
                 or (blocks and self.ssd.pool.free_n <= self.ssd.meta_floor + blocks))
 
     cdef int make_way(self) except -1 nogil:
-        """Superseded pages die behind a sync, and blocks in which nothing lives are free behind another. Nothing is
-        moved: a run may be written in the middle of a move."""
+        """Superseded pages die after a sync, and blocks without live pages are free after another. Nothing is moved: a
+        run may be written in the middle of a move."""
         cdef uint32_t block
         if self.store.lasting and self.store.waiting():
             self.store.let_all_go()
@@ -266,7 +267,8 @@ cdef class GeckoRuns:
         return self.ssd.barrier() if self.ssd.pool.pending_n else 0
 
     cdef int merge_inputs(self, uint32_t n, const uint64_t* replaced, uint32_t replaced_n) except -1 nogil:
-        """Block by block, into the run that is being made; its last inputs are the ``replaced`` runs. As ``flush``."""
+        """Merge block by block into the run being made; the last inputs are the ``replaced`` runs. Returns as
+        ``merge``."""
         cdef uint32_t block
         cdef bint erased = False
         while True:
@@ -275,11 +277,12 @@ cdef class GeckoRuns:
                 return self.write_postamble(replaced, replaced_n, replaced_n)
             if block == UNREAD:
                 return 0
-            self.put_block(block, erased and replaced_n < self.runs_n)  # the oldest run has nothing to hide
+            self.put_block(block, erased and replaced_n < self.runs_n)  # nothing is older than the oldest run
 
     cdef uint32_t next_block(self, uint32_t n, bint* erased) except? 0xFFFFFFFE nogil:
-        """The next block that any of ``n`` inputs speaks of: what they say from the newest to the one with the erase
-        flag, in ``seen``, and whether there is one. NONE behind the last block; UNREAD if a page cannot be read."""
+        """The next block that any of ``n`` inputs has entries of. ORs these entries into ``seen``, from the newest
+        input to the one with the erase flag, and reports whether there is that flag. NONE after the last block; UNREAD
+        if a page cannot be read."""
         cdef uint32_t i, block, least = NONE, parts = self.layout.parts
         cdef bint flagged, hidden = False
         cdef Input* input
@@ -306,7 +309,7 @@ cdef class GeckoRuns:
         return least
 
     cdef int advance(self, Input* input) except -1 nogil:
-        """To the next entry; 0 if its page cannot be read."""
+        """Go to the next entry; 0 if its page cannot be read."""
         input.i += 1
         if input.i < input.n or input.run < 0 or input.page + 1 >= self.runs[input.run].data_n:
             return 1
@@ -326,7 +329,7 @@ cdef class GeckoRuns:
         return True
 
     cdef int put_block(self, uint32_t block, bint erased) except -1 nogil:
-        """The entries of a block whose bitmap is in ``seen``."""
+        """Append the entries of a block whose bitmap is in ``seen``."""
         cdef uint32_t part, key, size = self.layout.entry_bytes
         cdef uint8_t* out = self.images + <uint64_t> self.levels_most * self.ssd.nand.page_bytes + HEAD_BYTES
         for part in range(self.layout.parts):
@@ -343,7 +346,7 @@ cdef class GeckoRuns:
         return 0
 
     cdef int begin_made(self, uint32_t pages) except -1 nogil:
-        """A run of up to so many pages with entries is about to be written."""
+        """Begin a run of up to so many pages with entries."""
         cdef uint32_t room = pages + 2 + (pages + 2 * RUNS_MOST) * 8 // (self.ssd.nand.page_bytes - HEAD_BYTES)
         self.made.ids = <uint32_t*> malloc(<uint64_t> room * 4)
         self.made.firsts = <uint32_t*> malloc(<uint64_t> room * 4)
@@ -358,7 +361,7 @@ cdef class GeckoRuns:
         return 0
 
     cdef int write_out(self) except -1 nogil:
-        """The page of output that is full, or the last one."""
+        """Program the page of output."""
         cdef uint32_t id, ppa
         cdef uint8_t* out = self.images + <uint64_t> self.levels_most * self.ssd.nand.page_bytes
         if self.directory.spare_n == 0:
@@ -380,13 +383,13 @@ cdef class GeckoRuns:
         return 0
 
     cdef int write_postamble(self, const uint64_t* replaced, uint32_t replaced_n, uint32_t behind) except -1 nogil:
-        """The last page with entries, and the postamble: in that page, and in as many more as it takes. Runs from
-        number ``behind`` of the list on go on counting."""
+        """Write the last page with entries, and the postamble: in that page, and in as many more as it needs. Runs from
+        index ``behind`` of the list on still count beside the new one."""
         cdef uint8_t* out = self.images + <uint64_t> self.levels_most * self.ssd.nand.page_bytes
         cdef uint32_t last_id = NONE, pages = self.made.data_n + (self.out_n != 0), done = 0, at, room, n, total, i
         cdef uint64_t item
         if pages == 0:
-            return 1                        # nothing is invalid, and nothing older left that says otherwise
+            return 1                        # nothing is invalid, and no older entries are left
         total = pages + replaced_n + self.runs_n - behind
         while done < total:
             at = (HEAD_BYTES + self.out_n * self.layout.entry_bytes + 7) // 8 * 8
@@ -415,7 +418,7 @@ cdef class GeckoRuns:
         return 1
 
     cdef int give_up(self) except -1 nogil:
-        """The run that is being written does not come to be."""
+        """Discard the run that is being written."""
         cdef uint32_t i, ppa
         for i in range(self.made.n):
             ppa = self.directory.page_ppas[self.made.ids[i]]
@@ -426,7 +429,7 @@ cdef class GeckoRuns:
         return self.free_run(&self.made)
 
     cdef int install(self, uint32_t take, bint with_buffer) except -1 nogil:
-        """The new run counts, in place of the ``take`` newest ones."""
+        """Put the new run in place of the ``take`` newest ones."""
         cdef int before = self.ssd.stopped
         cdef uint32_t i, some = self.made.n != 0
         cdef Run[40] olds
@@ -451,7 +454,7 @@ cdef class GeckoRuns:
         return 1
 
     cdef int let_go(self, Run* run) except -1 nogil:
-        """A run counts no more: its pages are dead, or live on if the last checkpoint stands on them."""
+        """Drop a run: its pages die, or live on if the last checkpoint needs them."""
         cdef uint32_t i, ppa
         for i in range(run.n):
             ppa = self.directory.page_ppas[run.ids[i]]
@@ -470,7 +473,7 @@ cdef class GeckoRuns:
         return 0
 
     cdef int forget_runs(self) except -1 nogil:
-        """All of them are let go, and the buffer is empty."""
+        """Drop all runs, and empty the buffer."""
         cdef uint32_t i
         for i in range(self.runs_n):
             self.let_go(&self.runs[i])
@@ -481,7 +484,7 @@ cdef class GeckoRuns:
     # --- reading
 
     cdef int read_page(self, uint32_t id, uint64_t number, uint32_t index, uint8_t* into) except? -2 nogil:
-        """A page of a run; returns its entries, or -1 if it cannot be read, or is not that page."""
+        """Read a page of a run; returns its number of entries, or -1 if it cannot be read or is not that page."""
         cdef uint32_t n = 0, at = 0
         cdef uint64_t said = 0
         if self.directory.page_ppas[id] == NONE or not self.store.read(self.directory.page_ppas[id], id, into):

@@ -10,16 +10,16 @@ from flashfs.ftl.geckoftl.gecko cimport Gecko
 cdef class GeckoStore(Validity):
     cdef readonly Gecko gecko
     cdef uint32_t pages_per_block, words_a_block
-    cdef unordered_map[uint32_t, uint64_t*] aside    # of each block of metadata with live pages, those
-    cdef unordered_map[uint32_t, uint32_t] partial   # of each block that is not full, pages it has so far
-    cdef unordered_map[uint32_t, uint64_t*] touched  # of blocks that a recovery changes: as they are, and as they were
-    cdef uint8_t* forgotten                # of each block, in a recovery: nothing that is in Gecko holds
-    cdef uint8_t* told                     # ... what its pages are, if that is known, whatever its first page says
-    cdef bint recovering                   # what is reported goes to ``touched``
-    cdef bint outdo                        # ... that passed over runs: a newer one is to be written
-    cdef bint rebuilt                      # ... that began with runs newer than its entries
-    cdef bint settled                      # ... and is sure of the mapping: what is lost may be made again from it
-    cdef bint lost                         # a page of a run cannot be read: all runs are to be written anew
+    cdef unordered_map[uint32_t, uint64_t*] aside    # bitmap of live pages of each block of metadata that has any
+    cdef unordered_map[uint32_t, uint32_t] partial   # of each block that is not full, its programmed pages
+    cdef unordered_map[uint32_t, uint64_t*] touched  # of blocks that a recovery changes: bitmap now, and in the runs
+    cdef uint8_t* forgotten                # of each block, in a recovery: what Gecko has is void
+    cdef uint8_t* told                     # of each block: UNTOLD, OF_USER or OF_METADATA; overrides its stream
+    cdef bint recovering                   # reports go to ``touched``
+    cdef bint outdo                        # ... that ignored some runs: a newer run must be written
+    cdef bint rebuilt                      # ... whose runs may be newer than its entries
+    cdef bint settled                      # ... the mapping is final: Gecko may be rebuilt from it
+    cdef bint lost                         # a page of a run cannot be read: all runs must be rewritten
     cdef readonly uint64_t rebuilds
     cdef uint32_t asked                    # the block whose bitmap is in ``answer``, or NONE
     cdef uint64_t* answer

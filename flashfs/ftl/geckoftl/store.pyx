@@ -1,14 +1,14 @@
 # distutils: language = c++
-"""Logarithmic Gecko as a validity store: what of it is in DRAM, in a checkpoint, and what a recovery makes of it.
+"""Logarithmic Gecko as a validity store: what is in DRAM, in a checkpoint, and how it is recovered.
 
-Gecko knows what is invalid, of blocks of user pages. A page is live if it is not invalid and was programmed: of a block
-that is not full, how far it came is in ``partial``. Blocks of metadata (translation pages, and Gecko's own) are not in
-Gecko: their directories say which of their pages live, and a bitmap for each such block repeats that here. They are one
-block in a thousand.
+Gecko stores the invalid pages of blocks of user pages. A page is live if it is not invalid and was programmed;
+``partial`` has the number of programmed pages of each block that is not full. Blocks of metadata (translation pages,
+and Gecko's own) are not in Gecko: their directories say which of their pages live, and a bitmap for each such block
+repeats that here. They are one block in a thousand.
 
 A checkpoint takes the run directories, the buffer and the counts. A recovery starts from those runs; the blocks whose
-pages it changes have their bitmaps in DRAM until its own checkpoint, which writes all of that in one merge. A run of
-which a page cannot be read is made again from the mapping, and all others with it: what was in that page, nobody knows.
+pages it changes have their bitmaps in DRAM until its own checkpoint, which writes all of that in one merge. If a page
+of a run cannot be read, all runs are rebuilt from the mapping, for the content of that page is unknown.
 """
 from cython.operator cimport dereference, preincrement
 cimport cython
@@ -47,13 +47,13 @@ RUN_HEAD = struct.Struct("<QII")  #: number, pages, pages with entries; u32 slot
 
 
 def open_most(geometry):
-    """Blocks of user pages that are open at a checkpoint, at most: the host's and cleaning's, and one for wear."""
+    """The most blocks of user pages open at a checkpoint: those of the host and of cleaning, and one for wear."""
     return min(geometry.blocks, 2 * geometry.dies + 4)
 
 
 cdef class GeckoStore(Validity):
-    """``parts``, ``ratio``, ``multiway`` and ``entries`` (a page) are Gecko's; ``late``: the mapping reports late what
-    it superseded. ``fenced``: as the mapping is."""
+    """``parts``, ``ratio``, ``multiway`` and ``entries`` (a page) are Gecko's; ``late``: the mapping reports superseded
+    pages late. ``fenced``: as the mapping is."""
 
     def __cinit__(self, Engine ssd, bint late=False, *, uint32_t parts=0, uint32_t ratio=2, bint multiway=True,
                   uint32_t entries=0, bint fenced=False):
@@ -92,7 +92,7 @@ cdef class GeckoStore(Validity):
         return stream == STREAM_MAP or stream == STREAM_META or stream == self.gecko.store.stream
 
     cdef int put_aside(self, uint32_t block, uint32_t page, bint lives) except -1 nogil:
-        """A page of metadata comes to life, or dies."""
+        """Mark a page of metadata as live or dead."""
         cdef uint64_t* words
         cdef uint64_t bit = <uint64_t> 1 << (page & 63)
         if self.aside.count(block) == 0:
@@ -139,7 +139,7 @@ cdef class GeckoStore(Validity):
         return n
 
     cdef int make_space(self, uint32_t n, bint may_clean) except -1 nogil:
-        """The buffer is written. Whoever waits for that does not wait for its end: it takes the dies' time alone."""
+        """Write the buffer. The caller does not wait for it to end: only the dies are busy."""
         cdef int64_t start = self.ssd.map_ns
         if may_clean:
             self.ssd.make_room()
@@ -157,7 +157,7 @@ cdef class GeckoStore(Validity):
         return self.write_anew(may_clean) if self.lost else 0
 
     cdef int write_anew(self, bint may_clean) except -1 nogil:
-        """What was made again from the mapping goes to flash."""
+        """Write what was rebuilt from the mapping to flash."""
         if may_clean:
             self.ssd.make_room()
         with gil:
@@ -184,7 +184,7 @@ cdef class GeckoStore(Validity):
         if page < known:
             with gil:
                 raise RuntimeError(f"PPA {ppa} comes to life, and its block had its page {known - 1} already")
-        for i in range(known, page):       # programmed, and bound by nobody
+        for i in range(known, page):       # programmed, and mapped by no LPA
             self.gecko.buffer.set_invalid(block, i)
         if page + n == self.pages_per_block:
             self.partial.erase(block)
@@ -211,7 +211,7 @@ cdef class GeckoStore(Validity):
             words[page >> 6] &= ~(<uint64_t> 1 << (page & 63))
         elif self.victims.valid[block] == 0 or not self.gecko.buffer.set_invalid(block, page):
             return 0
-        if self.victims.valid[block] == 0:  # it was dead; where flash is damaged, a translation page may name it still
+        if self.victims.valid[block] == 0:  # already dead; on damaged flash a translation page may still name it
             return 0
         return lost_one(self.victims, block)
 
@@ -233,8 +233,8 @@ cdef class GeckoStore(Validity):
         return self.gecko.buffer.set_erased(block)
 
     cdef int released(self, uint32_t block) except -1 nogil:
-        """What the buffer says of a block that is given up will be hidden by its erase flag anyway; but a crash that is
-        recovered from pages may find the block unerased."""
+        """The block's erase flag will hide what the buffer says of it, so that is dropped now; but not if a crash is
+        recovered from pages, for that may find the block unerased."""
         self.asked = NONE
         if self.is_aside(block):
             self.drop_aside(block)
@@ -295,7 +295,7 @@ cdef class GeckoStore(Validity):
     # --- what a recovery changes, and what was lost
 
     cdef uint64_t* touch(self, uint32_t block) except NULL nogil:
-        """The block's bitmap in DRAM; behind it, as the runs have it."""
+        """The block's bitmap in DRAM, followed by the bitmap as the runs have it."""
         cdef uint64_t* words
         if self.touched.count(block):
             return self.touched[block]
@@ -320,8 +320,8 @@ cdef class GeckoStore(Validity):
         return 0
 
     cdef int rebuild(self) except -1:
-        """A page of a run cannot be read. What lives is what the mapping names, then: until that is in flash, it is in
-        DRAM. While a recovery is under way nobody knows it, until that is settled."""
+        """A page of a run cannot be read: take the pages that the mapping names as live. The bitmaps stay in DRAM until
+        they are written to flash. MapLostError during a recovery, until the mapping is ``settled``."""
         cdef uint32_t block, lpa, ppa = NONE, w
         cdef uint64_t* words
         cdef uint64_t n
@@ -340,7 +340,7 @@ cdef class GeckoStore(Validity):
                 if words == NULL:
                     raise MemoryError
                 assign(self.touched, block, words)
-        for at in self.ssd.mapping.pages_of_lost():     # before anything asks which of them live
+        for at in self.ssd.mapping.pages_of_lost():     # before any caller asks which of them live
             ppa = at
             if self.touched.count(ppa // self.pages_per_block):
                 self.touched[ppa // self.pages_per_block][(ppa % self.pages_per_block) >> 6] |= (
@@ -356,16 +356,16 @@ cdef class GeckoStore(Validity):
                 for w in range(self.words_a_block):
                     n += popcount64(self.touched[block][w])
                 self.victims.set_count(block, <uint32_t> n)
-        self.ssd.mapping.page_lost(NONE)    # what it has not reported yet is dead already
+        self.ssd.mapping.page_lost(NONE)    # pages that the mapping has not reported yet are already dead
         return 0
 
     cdef int settle_partial(self) except -1:
-        """Pages of closed blocks that were never programmed are invalid. There is room for what is reported of one
-        block at a time."""
+        """Report the pages of closed blocks that were never programmed as invalid. The buffer has room for the entries
+        of one block at a time."""
         cdef uint32_t block, page
         for block, known in dict(self.partial).items():
             if self.ssd.pool.state[block] != STATE_OPEN:
-                if self.victims.valid[block] or self.ssd.mapping.from_pages is not None:  # which may be found unerased
+                if self.victims.valid[block] or self.ssd.mapping.from_pages is not None:  # may be found unerased
                     for page in range(known, self.pages_per_block):
                         self.gecko.buffer.set_invalid(block, page)
                 self.partial.erase(block)
@@ -376,8 +376,8 @@ cdef class GeckoStore(Validity):
         return 0
 
     cdef int commit_touched(self) except -1:
-        """What a recovery found goes to flash, in one merge with what it reaches; or all that there is, if runs were
-        lost, or one is found to be now. If that fails, it is begun anew."""
+        """Write what a recovery found to flash, in one merge with the runs that it reaches; or everything, if runs were
+        lost or one is now found to be. If the merge fails, begin again with everything."""
         cdef uint32_t block
         cdef bint written
         cdef EntryList before = self.gecko.buffer
@@ -403,7 +403,7 @@ cdef class GeckoStore(Validity):
         if not written:
             if self.lost:
                 raise MapLostError("a page of Logarithmic Gecko cannot be read")
-            self.settled = True             # the device is ready, but for its checkpoint
+            self.settled = True             # the device is ready except for its checkpoint
             self.rebuild()
             return self.commit_touched()
         self.clear_touched()
@@ -413,11 +413,11 @@ cdef class GeckoStore(Validity):
         return self.reports_kept()
 
     cdef int reports_kept(self) except -1 nogil:
-        """All reports are programmed: a mapping that is recovered from pages is told."""
+        """All reports are programmed: notify a mapping that is recovered from pages."""
         return 0 if self.ssd.mapping.from_pages is None else self.ssd.mapping.from_pages.reports_kept()
 
     cdef int say_something(self) except -1:
-        """That of a block in which nothing lives nothing is invalid, which is no news: so that there is a run."""
+        """Add the erase flag of a block without live pages, which changes nothing, so that a run is written."""
         cdef uint32_t block
         for block in range(self.ssd.nand.blocks):
             if self.victims.valid[block] == 0:
@@ -425,18 +425,18 @@ cdef class GeckoStore(Validity):
         return 0
 
     cdef int commit_block(self, uint32_t block, uint64_t* words) except -1:
-        """The entries of one block: those that runs do not have, or all, if what they say holds no more. With fences
-        also of a block in which nothing lives: no checkpoint has its count, and until it is erased it seems full of
-        live pages to whoever finds nothing about it."""
+        """Add the entries of one block: those that the runs lack, or all if what the runs have is void. With fences
+        also of a block without live pages: no checkpoint has its count, and until it is erased, a recovery that finds
+        no entries of it would take all its pages as live."""
         cdef uint32_t page, known = self.pages_per_block, end = self.pages_per_block
         cdef bint anew = self.forgotten[block] or self.lost or self.rebuilt and self.partial.count(block)
         cdef uint64_t* was = words + self.words_a_block
         if self.is_aside(block) or (self.victims.valid[block] == 0 and self.ssd.pool.state[block] != STATE_OPEN
-                                    and self.ssd.mapping.from_pages is None):  # else it may be found unerased
+                                    and self.ssd.mapping.from_pages is None):  # else a recovery may find it unerased
             self.partial.erase(block)
             return 0
         if self.partial.count(block) and not anew:
-            known = self.partial[block]    # what is behind that, runs have not
+            known = self.partial[block]    # the runs have nothing about pages from here on
         if self.ssd.pool.state[block] == STATE_OPEN:
             end = self.ssd.pool.next_page[block]
         for page in range(known):
@@ -455,7 +455,7 @@ cdef class GeckoStore(Validity):
     # --- checkpoints
 
     cdef int checkpoint_begins(self) except -1:
-        """What a recovery found goes to flash; what is in the buffer goes with the checkpoint."""
+        """Write what a recovery found to flash; the buffer goes into the checkpoint."""
         if self.gecko.directory.missing_n and not self.recovering:
             self.rebuild()
         if self.recovering:
@@ -464,7 +464,7 @@ cdef class GeckoStore(Validity):
         if not self.lost and self.gecko.buffer.n > self.gecko.per_page and not self.gecko.flush():
             self.rebuild()
         if self.ssd.mapping.from_pages is not None and not self.lost and self.gecko.buffer.n:
-            if not self.gecko.flush():      # what a crash takes of the buffer is newer than the fence
+            if not self.gecko.flush():      # a crash must not lose reports older than the fence
                 self.rebuild()
             self.reports_kept()
         if self.lost:
@@ -476,7 +476,7 @@ cdef class GeckoStore(Validity):
 
     @staticmethod
     def section_bytes(geometry, parts=0, entries=0):
-        """{section: most bytes} of a checkpoint, of a store made with these; the pool's section names its stream."""
+        """{section: most bytes} in a checkpoint of a store with these options; ``stream`` is in the pool's section."""
         entry = KEY_BYTES + (-(-geometry.pages_per_block // parts_for(geometry.pages_per_block, parts)) + 7) // 8
         numbers = page_numbers(geometry, parts, entries)
         return {"gkruns": RUN_HEAD.size * (numbers.bit_length() + 1) + 12 * numbers,
@@ -485,8 +485,8 @@ cdef class GeckoStore(Validity):
 
     def save(self):
         """gkruns: of each run, the newest first, u64 number, u32 pages, u32 pages with entries, and of each page u32
-        slot of its first entry (0 behind those with entries), number, PPA. gkbuf: the buffer's entries. gkpart: of each
-        block that is not full, u32 block, u32 pages. bvc: u16 a block, 0 of those that are not in Gecko."""
+        slot of its first entry (0 for pages of the postamble alone), number, PPA. gkbuf: the buffer's entries. gkpart:
+        of each block that is not full, u32 block, u32 pages. bvc: u16 a block, 0 for blocks that are not in Gecko."""
         cdef uint32_t block
         cdef Run* run
         counts = numpy.zeros(self.ssd.nand.blocks, "<u2")
@@ -510,7 +510,7 @@ cdef class GeckoStore(Validity):
         }
 
     def load(self, sections):
-        """The inverse; ValueError says what cannot be. No page is read."""
+        """The inverse; ValueError says what is wrong. Reads no page."""
         cdef uint32_t block, ppa, page
         counts = numpy.frombuffer(sections["bvc"], "<u2")
         if len(counts) != self.ssd.nand.blocks or (len(counts) and int(counts.max()) > self.pages_per_block):
@@ -548,7 +548,7 @@ cdef class GeckoStore(Validity):
                        if self.gecko.directory.page_ppas[id] != NONE]
 
     def reset(self):
-        """Nothing is live."""
+        """Make it empty: no page is live."""
         cdef uint32_t block
         for block in blocks_of(self.aside):
             self.drop_aside(block)
@@ -598,7 +598,7 @@ cdef class GeckoStore(Validity):
         return self.victims.set_count(block, 0)
 
     def device_ready(self):
-        """A clean mount has nothing to write; after a recovery what it found stays in DRAM until its checkpoint."""
+        """A clean mount has nothing to write; what a recovery found stays in DRAM until its checkpoint."""
         if self.touched.empty() and not self.outdo:
             memset(self.forgotten, 0, self.ssd.nand.blocks)
             self.recovering = False
@@ -628,7 +628,7 @@ cdef class GeckoStore(Validity):
         self.gecko.forget_counts()
 
     def check(self):
-        """The count of each block is the number of its bits; Gecko's own invariants."""
+        """Each block's count is the number of its live bits; also Gecko's own invariants."""
         cdef uint32_t block
         problems = self.gecko.check()
         for block in range(self.ssd.nand.blocks):

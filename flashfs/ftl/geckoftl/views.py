@@ -1,6 +1,6 @@
-"""What ``flashfs dump`` and the HTML page show of Logarithmic Gecko: its pages, its runs, and what they say of a block.
+"""Views of Logarithmic Gecko for ``flashfs dump`` and the HTML page: its pages, its runs, and their entries of a block.
 
-Pages of runs are read as they are in flash, past the device: whoever looks leaves no trace.
+Pages of runs are read from the chip directly, past the device, so a view changes no counters or state of it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 from flashfs.errors import UsageError
 from flashfs.ftl import charts
 
-HEAD = struct.Struct("<4sIQIIII")  #: of a page of a run: magic, entries, run, index, items, first item, items here
-KEY = struct.Struct("<I")  #: of an entry: twice its slot, and 1: the erase flag
-WHOLE = 1  #: what the chip says of a page that can be read
-SHOWN = ("page", "ppa", "first_block", "last_block", "entries_n", "flags", "invalid_n")  #: of a page of a run
+HEAD = struct.Struct("<4sIQIIII")  #: header of a run's page: magic, entries, run, index, items, first item, items here
+KEY = struct.Struct("<I")  #: the key of an entry: twice its slot, plus 1 if it has the erase flag
+WHOLE = 1  #: the chip's status of a page that can be read
+SHOWN = ("page", "ppa", "first_block", "last_block", "entries_n", "flags", "invalid_n")  #: columns of a page of a run
 FIGURES = ("gecko_runs", "gecko_pages", "gecko_model_pages", "gecko_entries_a_page", "gecko_buffered")
 BANDS_MOST = 12  #: runs that are drawn; there is one a level
 LINES_MOST = 400  #: pages of a run that are drawn
@@ -28,15 +28,15 @@ def runs(device: Any) -> list[dict[str, Any]]:
 
 
 def figures(device: Any) -> dict[str, Any]:
-    """Gecko in figures: what there is, not what was done."""
+    """Gecko in figures: its state, without the counters of operations."""
     found = _gecko(device).figures()
     return {name: found[name] for name in FIGURES}
 
 
 def block(device: Any, number: int | None) -> dict[str, Any]:
-    """What Gecko says of a block, and where: in the buffer, and in each run from the newest on."""
+    """The entries that Gecko has of a block: in the buffer, and in each run from the newest on."""
     store = device.ssd.validity
-    if number is None:  # one that the oldest run speaks of
+    if number is None:  # the first block in the oldest run
         found = store.gecko.run_list()
         number = found[-1]["first_blocks"][0] if found else 0
     if not 0 <= number < device.nand.blocks:
@@ -63,7 +63,7 @@ def run(device: Any, number: int | None) -> dict[str, Any]:
 
 
 def describe(device: Any, number: int, raw: bytes) -> dict[str, Any]:
-    """A page of a run: its head, its entries, the items of the postamble."""
+    """A page of a run: its header, its entries, the items of the postamble."""
     magic, n, of, index, items, first, here = HEAD.unpack_from(raw)
     if magic != b"GKRN":
         return {"page_of_run": number, "entries": f"it begins with {magic!r}, not with GKRN"}
@@ -110,7 +110,7 @@ def _levels(found: list[tuple[dict[str, Any], list[dict[str, Any]]]]) -> dict[st
 
 
 def _spans(device: Any, found: list[tuple[dict[str, Any], list[dict[str, Any]]]]) -> dict[str, Any]:
-    """A band for each run: a line for each page of it, over the blocks that it speaks of; dots are erase flags."""
+    """A band for each run: a line for each page of it, over the blocks that it has entries of; dots are erase flags."""
     bands, cut = [], False
     for of, pages in found[:BANDS_MOST]:
         band: dict[str, Any] = {
@@ -170,7 +170,7 @@ def _gecko(device: Any) -> Any:
 
 
 def _page(device: Any, of: dict[str, Any], index: int) -> dict[str, Any]:
-    """One page of a run with what it says; entries_n, flags and invalid_n are None if it cannot be read."""
+    """One page of a run with its entries; entries_n, flags and invalid_n are None if it cannot be read."""
     ppa = of["ppas"][index]
     first = of["first_blocks"][index]
     status, raw, _ = device.nand.read_page(*divmod(ppa, device.nand.pages_per_block))

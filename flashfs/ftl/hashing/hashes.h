@@ -55,7 +55,7 @@ static void md5_of_u64(uint64_t message, uint64_t out[2])
     out[1] = c | (uint64_t)d << 32;
 }
 
-/* A 128-bit mix for those who do not need MD5: two rounds of a 64-bit finaliser over different seeds. */
+/* A 128-bit mix for uses that do not need MD5: two rounds of a 64-bit finaliser over different seeds. */
 static uint64_t mix64(uint64_t x)
 {
     x ^= x >> 30;
@@ -80,7 +80,7 @@ static uint32_t shifted_mod(const uint64_t digest[2], int hid, uint32_t n)
     return (uint32_t)((rest << 32 | (uint32_t)low) % n);
 }
 
-/* The same for hid 1 to `most` (63 at most) into out[hid], each from the next: one shift less is a bit more. */
+/* The same for hid 1 to `most` (63 at most) into out[hid], each from the next: one shift less adds one bit. */
 static void shifted_mods(const uint64_t digest[2], int most, uint32_t n, uint32_t *out)
 {
     uint64_t rest = out[most] = shifted_mod(digest, most, n);
@@ -91,15 +91,15 @@ static void shifted_mods(const uint64_t digest[2], int most, uint32_t n, uint32_
     }
 }
 
-/* x mod n by a product, which is exact as long as x n is below 2^64; inverse is 2^64 / n, rounded up, or 0 to divide. */
+/* x mod n by a product, exact while x n is below 2^64; inverse is 2^64 / n, rounded up, or 0 to divide. */
 static uint32_t short_mod(uint64_t x, uint32_t n, uint64_t inverse)
 {
     if (!inverse) return (uint32_t)(x % n);
     return (uint32_t)(x - (uint64_t)((unsigned __int128)x * inverse >> 64) * n);
 }
 
-/* The first place of a digest among n, and the step to the next: the high half of a product scales a number to n without
- * a division. A step that has no factor in common with n comes by n places before it comes by one again. */
+/* The first of n places for a digest, and the step to the next: the high half of a product scales a number to n without
+ * a division. A step without a common factor with n visits all n places before it repeats one. */
 static void first_and_step(const uint64_t digest[2], uint32_t n, const uint32_t *primes, uint32_t *first, uint32_t *step)
 {
     *first = (uint32_t)((unsigned __int128)digest[0] * n >> 64);

@@ -1,8 +1,8 @@
 """(LPA, PPA) pairs, fully associative: HPFTL's secondary table (J. Shin, SNU thesis, 2020, 2.2), FAST's map of its log
 blocks.
 
-A controller would search its pairs by content; here they are hashed, with open addressing. How many there may be is the
-mapping's to mind: the table itself grows when it has to, which happens in a recovery only.
+A controller would search its pairs by content; here they are hashed, with open addressing. The mapping bounds their
+number: the table itself grows when it must, which happens in a recovery only.
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -25,19 +25,19 @@ cdef class PairTable:
         return <uint32_t> ((lpa * <uint64_t> 0x9E3779B97F4A7C15) >> self.shift)
 
     cdef uint32_t slot_of(self, uint32_t lpa) noexcept nogil:
-        """Where the LPA is, or the empty slot where it would be."""
+        """The slot of the LPA, or the empty slot where it would be."""
         cdef uint32_t at = self.home(lpa)
         while self.slots[at].lpa != lpa and self.slots[at].lpa != NONE:
             at = (at + 1) & self.mask
         return at
 
     cdef uint32_t find(self, uint32_t lpa) noexcept nogil:
-        """Its PPA; NONE if it is not here."""
+        """The LPA's PPA; NONE if it is not in the table."""
         cdef uint32_t at = self.slot_of(lpa)
         return self.slots[at].ppa if self.slots[at].lpa == lpa else NONE
 
     cdef int put(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """Enter the pair, in the place of one that the LPA had. MemoryError if the table has to grow and cannot."""
+        """Enter the pair, replacing the LPA's old one. MemoryError if the table must grow and cannot."""
         cdef uint32_t at = self.slot_of(lpa)
         if self.slots[at].lpa == NONE:
             if (self.n + 1) * <uint64_t> 8 > (self.mask + 1) * <uint64_t> 7:
@@ -50,7 +50,7 @@ cdef class PairTable:
         return 0
 
     cdef uint32_t drop(self, uint32_t lpa) noexcept nogil:
-        """Take the pair out; returns its PPA, NONE if there was none. Those behind it close the gap."""
+        """Remove the pair; returns its PPA, NONE if there was none. Later pairs of its cluster close the gap."""
         cdef uint32_t gap = self.slot_of(lpa), at, ppa
         if self.slots[gap].lpa != lpa:
             return NONE
@@ -75,7 +75,7 @@ cdef class PairTable:
         return 0
 
     cdef int resize(self, uint32_t entries) except -1:
-        """Room for so many pairs, seven eighths of a power of two; those that are here stay."""
+        """Make room for so many pairs: seven eighths of a power of two. The pairs in the table stay."""
         cdef uint64_t room = 64, at, before = <uint64_t> self.mask + 1
         cdef Pair* old = self.slots
         cdef Pair* fresh
@@ -97,7 +97,7 @@ cdef class PairTable:
 
     @property
     def allocated(self):
-        """Bytes."""
+        """Allocated bytes."""
         return (<uint64_t> self.mask + 1) * sizeof(Pair)
 
     def pairs(self):

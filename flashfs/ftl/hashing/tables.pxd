@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 cdef enum:
-    HIDS = 63                # 1..63; what 0 means is the scheme's
+    HIDS = 63                # 1..63; the scheme defines what 0 means
     HID_BITS = 6
     KNOWN = 4096             # groups whose hash is remembered
 
@@ -44,14 +44,14 @@ cdef class Hasher:
     cdef readonly uint32_t places, shift, lanes, stripe
     cdef readonly bint md5, distinct
     cdef uint32_t rows, slots
-    cdef uint32_t[16] primes               # that divide ``slots``, and 0
+    cdef uint32_t[16] primes               # the prime factors of ``slots``, then 0
     cdef uint64_t digest_key
     cdef uint64_t[2] digest
-    cdef uint32_t first, step              # of that digest, if candidates are distinct
-    cdef KnownHash* known                  # by the group's low bits: a controller hashes by a circuit, we by divisions
+    cdef uint32_t first, step              # from that digest, if candidates are distinct
+    cdef KnownHash* known                  # cache of hashes, by the group's low bits; a controller has a circuit
     cdef uint64_t inverse                  # of ``slots``, scaled to 64 bits; 0 if products with it are too long
     cdef uint64_t candidates_key
-    cdef uint32_t[64] candidates           # [1..63], of the group that ``find`` was asked for last
+    cdef uint32_t[64] candidates           # [1..63], of the group of the last ``find``
     cdef uint64_t group_of(self, uint32_t lpa) noexcept nogil
     cdef uint32_t place_of(self, uint32_t lpa, int hid) noexcept nogil
     cdef uint32_t slot_of(self, uint64_t group, int hid) noexcept nogil

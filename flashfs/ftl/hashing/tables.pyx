@@ -1,7 +1,7 @@
 """The primary table of a page map by hashing, and its hasher (J. Shin, SNU thesis, 2020, 2.2, 3.2 and 3.3).
 
-An entry says which of 63 hash functions chose the LPA's place (HID), and the page within it (PPID). What a place is, a
-physical block or a virtual one, is the scheme's.
+An entry has the number of the hash function, out of 63, that chose the LPA's place (HID), and the page within that
+place (PPID). The scheme defines what a place is: a physical block or a virtual one.
 """
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -25,7 +25,7 @@ cdef extern from *:
 
 
 cdef uint64_t zeros_from(const uint8_t* of, uint64_t at, uint64_t end) noexcept nogil:
-    """The first of the bytes from ``at`` on, or one not far before it, that is not 0; ``end`` if all are."""
+    """The first nonzero byte from ``at`` on, or one fewer than 64 bytes before it; ``end`` if all are 0."""
     cdef uint64_t[8] words
     cdef uint64_t any_set = 0
     cdef int i
@@ -43,7 +43,7 @@ cdef uint64_t zeros_from(const uint8_t* of, uint64_t at, uint64_t end) noexcept 
 
 @cython.final
 cdef class PackedTable:
-    """``lpas`` entries of 6 bits of HID and as many of PPID as number the pages of a block, without gaps."""
+    """``lpas`` entries without gaps: 6 bits of HID, and as many bits of PPID as the pages of a block need."""
 
     def __cinit__(self, uint64_t lpas, uint32_t pages_per_block):
         self.lpas = lpas
@@ -63,8 +63,8 @@ cdef class PackedTable:
         return 0
 
     cdef uint32_t next_used(self, uint32_t lpa, uint32_t end) noexcept nogil:
-        """The first LPA from ``lpa`` on whose entry is not 0, or ``end``. Behind an entry of 0 comes the one that has
-        the next byte which is not 0."""
+        """The first LPA from ``lpa`` on whose entry is not 0, or ``end``. After an entry of 0 in a word of zeros it
+        skips to the entry with the next nonzero byte."""
         cdef uint64_t bit, word
         while lpa < end:
             bit = <uint64_t> lpa * self.entry_bits
@@ -80,8 +80,8 @@ cdef class PackedTable:
         return end
 
     cdef uint64_t count_mapped(self) noexcept nogil:
-        """Entries whose HID is not 0. As many at a time as lie in a word: a HID, and all ones added to it in its place,
-        make a carry out of it unless it is 0."""
+        """Entries whose HID is not 0. Counts all entries that lie in a word at once: adding all ones to a HID carries
+        out of it unless it is 0."""
         cdef uint32_t at_once = 57 // self.entry_bits if self.ppid_bits else 1, i
         cdef uint64_t fields = 0, carries = 0, n = 0, lpa = 0, bit = 0, word
         for i in range(at_once):
@@ -113,7 +113,7 @@ cdef class PackedTable:
         return [counts[hid] for hid in range(64)]
 
     def save(self):
-        """The table as it is, for a checkpoint."""
+        """The table's bytes, for a checkpoint."""
         return <const uint8_t[:self.bytes]> self.packed
 
     def load(self, saved, uint32_t pages_per_block):
@@ -137,12 +137,13 @@ cdef class Hasher:
     """The places of an LPA, 0 to ``places`` - 1, by HID 1 to 63.
 
     It drops ``shift`` bits of the LPA, so 2^shift neighbours, a *group*, have the same candidates (3.3). With several
-    ``lanes`` those neighbours are dealt out ``stripe`` pages at a time to as many groups, each of which has candidates
-    of one residue modulo ``lanes`` only, and no two of them of the same: what is written in sequence is spread over the
-    dies, if place p is on die p modulo ``lanes``.
+    ``lanes`` those neighbours are dealt out ``stripe`` pages at a time to as many groups. All candidates of a group
+    have one residue modulo ``lanes``, and no two of these groups have the same: if place p is on die p modulo
+    ``lanes``, sequential writes are spread over the dies.
 
-    The candidates are *distinct*, as far as there are places: of a 128-bit digest of the group one half is the first
-    and the other the step to the next. Or they are, as the thesis has it, that digest shifted by HID bits."""
+    The candidates are *distinct*, as far as there are places: of a 128-bit digest of the group, one half gives the
+    first place and the other the step to the next. Otherwise they are that digest shifted by HID bits, as in the
+    thesis."""
 
     def __cinit__(self, uint32_t places, uint32_t shift, bint md5, bint distinct, uint32_t lanes=1,
                   uint32_t stripe=1):
@@ -170,7 +171,7 @@ cdef class Hasher:
 
     @property
     def heap_bytes(self):
-        """What remembering hashes takes, of this process: a controller has no such table."""
+        """Bytes of the cache of hashes in this process: a controller has no such table."""
         return KNOWN * sizeof(KnownHash)
 
     cdef uint64_t group_of(self, uint32_t lpa) noexcept nogil:
@@ -186,11 +187,11 @@ cdef class Hasher:
         cdef uint32_t slot = self.slot_of(group, hid)
         if self.lanes == 1:
             return slot
-        # each row of groups begins at another residue: what is hot at the same offset of each is not on one die
+        # each row of groups begins at another residue, so a hot offset common to all rows is not on one die
         return slot * self.lanes + <uint32_t> ((group + group // self.lanes) % self.lanes)
 
     cdef uint32_t slot_of(self, uint64_t group, int hid) noexcept nogil:
-        """Which of its lane's places it is."""
+        """The place's index among those of its lane."""
         self.find_digest(group)
         if self.distinct:
             return short_mod(self.first + <uint64_t> hid * self.step, self.slots, self.inverse)
@@ -241,7 +242,7 @@ cdef class Hasher:
         return 0
 
     cdef uint32_t hid_of(self, uint32_t lpa, uint32_t place) noexcept nogil:
-        """The first HID that leads there; 0 if none does."""
+        """The first HID whose candidate is ``place``; 0 if there is none."""
         cdef uint32_t hid
         self.find(lpa)
         for hid in range(1, HIDS + 1):
@@ -257,7 +258,7 @@ cdef class Hasher:
 
 
 def prime_factors(uint32_t n):
-    """Those of n, ascending, each once."""
+    """The prime factors of n, ascending, each once."""
     found = []
     prime = 2
     while prime * prime <= n:

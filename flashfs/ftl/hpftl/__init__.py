@@ -18,9 +18,9 @@ from flashfs.ftl.hpftl.placement import HpftlCleaning, HpftlPlacement
 from flashfs.parts.defaults.defaults import PageBitmap
 
 CAUSE_HOST = 0
-SHARE = 20  #: one LPA in so many has room in the secondary table: a tenth of the bytes of a page map (thesis, 4.1)
-BLOCKS_LEAST = 4  #: blocks' worth of entries at least: two below the threshold, one for collisions, one for cleaning
-SAVED_LEAST = 1 << 14  #: entries that a checkpoint has room for on a small device, if it has so many LPAs
+SHARE = 20  #: the secondary table has room for one LPA in so many: a tenth of the bytes of a page map (thesis, 4.1)
+BLOCKS_LEAST = 4  #: least blocks' worth of entries: two below the threshold, one for collisions, one for cleaning
+SAVED_LEAST = 1 << 14  #: entries that a checkpoint has room for on a small device, or its LPAs if those are fewer
 
 
 def _capacity(geometry: Any, options: dict[str, Any]) -> int:
@@ -30,7 +30,8 @@ def _capacity(geometry: Any, options: dict[str, Any]) -> int:
 
 
 def _check_new(ssd: Any, options: dict[str, Any]) -> None:
-    """A device of many blocks is full before all its LPAs are written, if too few collisions have room in the table."""
+    """BindError if the table has room for too few collisions: a large device would be full before all LPAs are
+    written."""
     least = ssd.lpas // (2 * SHARE)
     if ssd.mapping.capacity < least:
         raise BindError(f"hpftl: secondary={options['secondary']}: {ssd.lpas:,} logical pages take {least:,} entries "
@@ -38,7 +39,7 @@ def _check_new(ssd: Any, options: dict[str, Any]) -> None:
 
 
 def _saved_most(geometry: Any, options: dict[str, Any]) -> int:
-    """Entries that a checkpoint has room for: a recovery may bring back some that had been given up."""
+    """Entries that a checkpoint has room for: a recovery may bring back entries that had left the table."""
     return min(geometry.lpas, max(4 * _capacity(geometry, options), SAVED_LEAST))
 
 
@@ -73,21 +74,21 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 
 def _width(ssd: Any, options: dict[str, Any]) -> int:
-    """Blocks that cleaning, and collisions, have open at once."""
+    """Blocks open at once for cleaning, and for collisions."""
     spare = spare_for(ssd, options, "hpftl", open_blocks=3, reserve_least=2)
     return max(1, min(ssd.nand.dies, spare // (2 * BLOCKS_A_STREAM)))
 
 
 def _open_most(ssd: Any, options: dict[str, Any]) -> int:
-    """Blocks that are open for the host at once: so many that an LPA hashes to half a one, a quarter of the spare ones
-    at most. What they have room for, cleaning lacks: on a full device fewer are better."""
+    """Blocks open for the host at once: as many as make an LPA hash to half an open block on average, at most a quarter
+    of the spare blocks. Cleaning lacks their room: on a full device fewer are better."""
     spare = spare_for(ssd, options, "hpftl", open_blocks=3, reserve_least=2)
     want = options["open"] or ssd.nand.blocks // (2 * min(options["hashes"], ssd.nand.blocks))
     return max(1, min(want, spare // 4))
 
 
 def _hids(hpftl: Any) -> Any:
-    """How many LPAs have each HID, 0..63; those that the secondary table knows have HID 0 too."""
+    """How many LPAs have each HID, 0..63; those in the secondary table have HID 0 too."""
     return np.array(hpftl.primary.hid_counts())
 
 
@@ -116,14 +117,14 @@ def _map(device: Any) -> dict[str, Any]:
 
 
 def _histogram(device: Any) -> list[dict[str, Any]]:
-    """HIDs in use; 0 stands for LPAs that hold nothing, or whose page the secondary table knows."""
+    """HIDs in use; 0 stands for LPAs that are unmapped or in the secondary table."""
     lpas = device.ssd.lpas
     counts = enumerate(_hids(device.ssd.mapping))
     return [{"hid": hid, "lpas": int(n), "share": round(int(n) / lpas, 6)} for hid, n in counts if n]
 
 
 def _secondary(device: Any) -> list[dict[str, Any]]:
-    """The secondary table, a line each."""
+    """The entries of the secondary table."""
     pages = device.ssd.nand.pages_per_block
     return [{"lpa": lpa, "ppa": ppa, "block": ppa // pages} for lpa, ppa in device.ssd.mapping.second.pairs()]
 

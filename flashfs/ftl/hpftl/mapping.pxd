@@ -11,10 +11,10 @@ cdef class HpftlMapping(Mapping):
     cdef readonly PairTable second
     cdef readonly Hasher hasher
     cdef readonly uint32_t hashes          # HIDs in use: 1 to this
-    cdef readonly uint32_t capacity        # entries that the secondary table is to hold at most
-    cdef readonly uint32_t saved_most      # ... and that a checkpoint has room for, after a recovery
-    cdef uint32_t* second_in               # of each block, pages that the secondary table names
-    cdef uint64_t dropped                  # entries given up since the last checkpoint: a recovery may bring them back
+    cdef readonly uint32_t capacity        # most entries of the secondary table
+    cdef readonly uint32_t saved_most      # ... that a checkpoint has room for, after a recovery
+    cdef uint32_t* second_in               # of each block, pages with a secondary entry
+    cdef uint64_t dropped                  # entries that left since the last checkpoint: a recovery may restore them
     cdef uint32_t hid_of(self, uint32_t lpa, uint32_t block) noexcept nogil
     cdef bint is_second(self, uint32_t lpa) noexcept nogil
     cdef uint32_t place(self, uint32_t lpa, uint32_t hid, uint32_t ppa) except? 0xFFFFFFFE nogil

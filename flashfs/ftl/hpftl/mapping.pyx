@@ -1,13 +1,14 @@
 """HPFTL: a page map by hashing LPAs to physical blocks (J. Shin, SNU thesis, 2020, chapter 2; HPFTL is of NAS 2017).
 
-Where LPA x lies is told by which of 63 hash functions names its block (HID) and the page within it (PPID). A page that
-is in none of the blocks that its LPA hashes to stands in the secondary table, in full: it got there because they had no
-room (a collision) or because cleaning put it there. HID 0 means that the primary table does not say where the page is:
-with PPID 0 it was never written, with PPID 1 the secondary table knows (the thesis's signature).
+The primary table locates an LPA by the number of the hash function, out of 63, that names its block (HID), and the page
+within the block (PPID). A page in none of the blocks that its LPA hashes to has a full entry in the secondary table: it
+got there because those blocks had no room (a collision) or because cleaning put it there. HID 0 means that the primary
+table does not locate the page: with PPID 0 it was never written, with PPID 1 (the thesis's signature) the secondary
+table has it.
 
-Entries that leave the secondary table may come back in a recovery, where the host's writes are lost or moves undone;
-all of them have left since the last checkpoint. So a checkpoint is due before there are more of them than the next one
-has room for.
+Entries that left the secondary table may come back in a recovery, when writes of the host are lost or moves undone;
+these are entries that left since the last checkpoint. So a checkpoint is due before there are more of them than the
+next one has room for.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -25,8 +26,8 @@ import numpy as np
 from flashfs.errors import CorruptError
 
 cdef enum:
-    SIGNATURE = 1            # PPID of an entry of HID 0 whose page the secondary table knows
-    DUE = 4                  # a checkpoint is due when entries in so many of its room may come back
+    SIGNATURE = 1            # PPID of an entry of HID 0 whose page is in the secondary table
+    DUE = 4                  # a checkpoint is due when entries worth 1/DUE of its room may come back
 
 
 cdef class HpftlMapping(Mapping):
@@ -50,12 +51,12 @@ cdef class HpftlMapping(Mapping):
     # --- where is an LPA?
 
     cdef uint32_t hid_of(self, uint32_t lpa, uint32_t block) noexcept nogil:
-        """The HID that leads there; 0 if none does."""
+        """The HID by which the LPA hashes to that block; 0 if there is none."""
         cdef uint32_t hid = self.hasher.hid_of(lpa, block)
         return hid if hid <= self.hashes else 0
 
     cdef bint is_second(self, uint32_t lpa) noexcept nogil:
-        """Whether the secondary table has it."""
+        """Whether the LPA is in the secondary table."""
         return self.primary.entry(lpa) == SIGNATURE
 
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
@@ -72,7 +73,7 @@ cdef class HpftlMapping(Mapping):
     # --- what changes
 
     cdef uint32_t let_go(self, uint32_t lpa) noexcept nogil:
-        """Forget where the LPA is in the secondary table; returns the PPA, NONE if it was not there."""
+        """Drop the LPA's secondary entry; returns its PPA, NONE if there was none."""
         cdef uint32_t ppa = self.second.drop(lpa)
         if ppa != NONE:
             self.second_in[ppa // self.ssd.nand.pages_per_block] -= 1
@@ -82,7 +83,7 @@ cdef class HpftlMapping(Mapping):
         return ppa
 
     cdef uint32_t place(self, uint32_t lpa, uint32_t hid, uint32_t ppa) except? 0xFFFFFFFE nogil:
-        """The LPA is at ``ppa`` now, by that HID or, if it is 0, by the secondary table. Returns where it was."""
+        """Map the LPA to ``ppa``, by that HID or, if it is 0, in the secondary table. Returns the old PPA."""
         cdef uint32_t old = NONE
         self.lookup(&lpa, 1, &old)
         if hid == 0:
@@ -98,7 +99,7 @@ cdef class HpftlMapping(Mapping):
 
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
                   uint32_t* olds) except -1 nogil:
-        """``choice`` is the HID of a run of one page; of a longer one each page has its own."""
+        """``choice`` is the HID of a run of one page; in a longer run each page has its own HID."""
         cdef uint32_t i, block = ppa // self.ssd.nand.pages_per_block
         for i in range(n):
             olds[i] = self.place(lpas[i], choice if n == 1 else self.hid_of(lpas[i], block), ppa + i)
@@ -128,7 +129,7 @@ cdef class HpftlMapping(Mapping):
         return 0
 
     cdef uint32_t first_in(self, uint32_t block) noexcept nogil:
-        """Live pages of the block that the primary table names: so many secondary entries its cleaning may take."""
+        """Live pages of the block that are in the primary table: its cleaning may add as many secondary entries."""
         return self.ssd.validity.count(block) - self.second_in[block]
 
     # --- checkpoints and recovery
@@ -182,7 +183,7 @@ cdef class HpftlMapping(Mapping):
             raise ValueError(f"{marked} LPAs are signed, and {self.second.n} have a secondary entry")
 
     def verify(self, bint whole=True):
-        """Each LPA names a live page, no two name one, and nothing else is live."""
+        """Each mapped LPA maps to a live page, no two to one page, and no other page is live."""
         cdef MapCheck agreement = MapCheck(self.ssd)
         cdef uint32_t lpa = self.primary.next_used(0, self.ssd.lpas), ppa = NONE
         while lpa < self.ssd.lpas:
@@ -210,7 +211,7 @@ cdef class HpftlMapping(Mapping):
     # --- the rest of the interface
 
     def tables(self):
-        """What cleaning asks of each block is counted too: two bytes in a controller."""
+        """Includes the count of secondary pages of each block: two bytes in a controller."""
         return {
             "primary_table": (self.primary.bytes, self.primary.bytes + 8 + self.hasher.heap_bytes),
             "secondary_table": (8 * max(self.capacity, self.second.n), self.second.allocated),
@@ -237,7 +238,7 @@ cdef class HpftlMapping(Mapping):
         }
 
     def check(self):
-        """Those that are signed have a secondary entry, and nobody else; a block's count is that of its entries."""
+        """Exactly the signed LPAs have a secondary entry; a block's count is that of its entries."""
         cdef uint32_t lpa, block
         problems = []
         pairs = dict(self.second.pairs())

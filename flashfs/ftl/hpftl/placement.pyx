@@ -1,10 +1,10 @@
-"""HPFTL's placement and cleaning (J. Shin, SNU thesis, 2020, 2.2): the host's page goes to an open block that its LPA
-hashes to, or else to a free one, which is opened; if there is neither, that is a collision, and it goes to an overflow
-block and into the secondary table. Cleaning is greedy, and what it moves goes into the secondary table.
+"""HPFTL's placement and cleaning (J. Shin, SNU thesis, 2020, 2.2). A page of the host goes to an open block that its
+LPA hashes to, or else to a free one, which is opened. If there is neither, that is a collision: the page goes to an
+overflow block and into the secondary table. Cleaning is greedy, and pages that it moves go into the secondary table.
 
-That table is bounded. From a threshold on entries are reclaimed: a free block is taken, and the secondary pages that
-hash to it are copied there. Ours is that cleaning passes over a victim whose entries have no room: the blocks that hold
-secondary pages need none, and reclaim has left dead pages in them.
+That table is bounded. Beyond a threshold entries are reclaimed: a free block is taken, and secondary pages that hash to
+it are copied there. Not in the thesis: cleaning passes over a victim whose entries have no room. Blocks that hold
+secondary pages need no room, and reclaim has left dead pages in them.
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -23,10 +23,10 @@ cdef extern from "<stdlib.h>" nogil:
     void qsort(void* base, size_t n, size_t size, int (*compare)(const void*, const void*) noexcept nogil)
 
 cdef enum:
-    WORTH = 4                # reclaim takes a block if the pages that hash to it fill one in so many of it
-    LOOKED_AT = 8            # free blocks that reclaim looks at, at most
-    TRIES = 64               # blocks cleaned for one collision, at most
-    REST = 64                # placements in need that do not look again after one that reclaimed nothing
+    WORTH = 4                # reclaim takes a block if the pages that hash to it fill 1/WORTH of it
+    LOOKED_AT = 8            # most free blocks that reclaim examines
+    TRIES = 64               # most blocks cleaned for one collision
+    REST = 64                # collisions beyond the threshold that skip reclaim after it reclaimed nothing
 
 
 cdef int ascending(const void* a, const void* b) noexcept nogil:
@@ -35,8 +35,8 @@ cdef int ascending(const void* a, const void* b) noexcept nogil:
 
 
 cdef class HpftlPlacement(Streams):
-    """The blocks of the host's stream are those that LPAs hash to; its ``open_of`` lists them. Collisions have a stream
-    of their own, which is filled like that of cleaning."""
+    """The blocks of the host's stream are those that LPAs hash to; ``open_of`` lists them. Collisions have a stream of
+    their own, which is filled like that of cleaning."""
     cdef HpftlMapping map
     cdef HpftlCleaning cleaner
     cdef int overflow
@@ -46,14 +46,14 @@ cdef class HpftlPlacement(Streams):
     cdef readonly uint64_t collisions
 
     def join(self, HpftlMapping map not None, HpftlCleaning cleaner not None, int overflow):
-        """Placement, mapping and cleaning lean on each other; ``overflow`` is the stream of collisions."""
+        """Connect placement, mapping and cleaning; ``overflow`` is the stream of collisions."""
         self.map = map
         self.cleaner = cleaner
         self.overflow = overflow
         self.target = NONE
 
     cdef int make_ready(self, int stream) except -1 nogil:
-        """What is to be cleaned depends on the LPA: ``take`` does that."""
+        """Does nothing: whether to clean depends on the LPA, so ``take`` does that."""
         return 0
 
     cdef uint32_t run_room(self, int stream) noexcept nogil:
@@ -76,7 +76,7 @@ cdef class HpftlPlacement(Streams):
         return 0
 
     cdef int take_hashed(self, uint32_t lpa, Extent* out) except -1 nogil:
-        """One page: the next has other candidates."""
+        """Place one page: the next has other candidates."""
         cdef uint32_t hid = self.open_candidate(lpa)
         cdef uint32_t* slot
         if hid == 0 and self.is_candidate_free(lpa) and self.free_slot() != NULL:
@@ -101,7 +101,7 @@ cdef class HpftlPlacement(Streams):
         return 0
 
     cdef uint32_t open_candidate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
-        """The first HID that leads to a block with room; 0 if none does."""
+        """The first HID that leads to an open block with room; 0 if none does."""
         cdef uint32_t hid, block
         self.map.hasher.find(lpa)
         for hid in range(1, self.map.hashes + 1):
@@ -122,7 +122,7 @@ cdef class HpftlPlacement(Streams):
         return False
 
     cdef uint32_t open_free(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
-        """Open the first candidate that is free; returns its HID, 0 if there is none, or no slot for it."""
+        """Open the first candidate that is free; returns its HID; 0 if there is none, or no slot for it."""
         cdef uint32_t* slot = self.free_slot()
         cdef uint32_t hid, block
         self.map.hasher.find(lpa)
@@ -135,7 +135,7 @@ cdef class HpftlPlacement(Streams):
         return 0
 
     cdef uint32_t* free_slot(self) noexcept nogil:
-        """Where one more open block of the host may be entered; NULL if there are as many as there may be."""
+        """The slot for one more open block of the host; NULL if all are in use."""
         cdef uint32_t i
         for i in range(self.width_host):
             if self.open_of[STREAM_HOST * self.most + i] == NONE:
@@ -143,12 +143,12 @@ cdef class HpftlPlacement(Streams):
         return NULL
 
     cdef bint has_entry(self, uint32_t lpa) noexcept nogil:
-        """Whether a collision of that LPA has room in the secondary table."""
+        """Whether the secondary table has room for a collision of that LPA."""
         return self.cleaner.host_fits() or self.map.is_second(lpa)
 
     cdef int hold_bound(self, uint32_t lpa) except -1 nogil:
-        """At a collision beyond the threshold: reclaim. If that is not enough, the fullest open block makes way for a
-        free one that this LPA hashes to; if there is none, cleaning frees more blocks that may be reclaimed into."""
+        """At a collision beyond the threshold: reclaim. If that is not enough, close the fullest open block in favour
+        of a free one that this LPA hashes to; if there is none, clean, to free blocks that may be reclaimed into."""
         cdef uint32_t tries = 0
         if self.resting and self.has_entry(lpa):
             self.resting -= 1
@@ -175,7 +175,7 @@ cdef class HpftlPlacement(Streams):
         return 0
 
     cdef int close_fullest(self) except -1 nogil:
-        """Give up the open block of the host that has least room."""
+        """Close the open block of the host that has least room."""
         cdef uint32_t i, block, best = NONE
         for i in range(self.width_host):
             block = self.open_of[STREAM_HOST * self.most + i]
@@ -199,7 +199,7 @@ cdef class HpftlPlacement(Streams):
         return Streams.failed(self, block)
 
     cdef int keep(self, uint32_t block) except -1 nogil:
-        """Reclaim has opened this block; the host may go on with it, if it has room and there is a slot."""
+        """Give a block that reclaim opened to the host if it has room and there is a slot; else close it."""
         cdef uint32_t* slot = self.free_slot()
         if (slot != NULL and self.ssd.pool.state[block] == STATE_OPEN
                 and self.ssd.pool.next_page[block] < self.ssd.pool.pages_per_block):
@@ -209,13 +209,13 @@ cdef class HpftlPlacement(Streams):
 
 
 cdef class HpftlCleaning(Greedy):
-    """Greedy, among the victims whose pages have room in the secondary table."""
+    """Greedy among the victims whose pages have room in the secondary table."""
     cdef HpftlMapping map
     cdef HpftlPlacement place
     cdef uint32_t* ppas
-    cdef uint32_t turn                     # where the look through the secondary table goes on
-    cdef bint pressed                      # the next reclaim may take a block that cleaning would rather keep
-    cdef readonly uint32_t threshold       # entries from which on some are reclaimed
+    cdef uint32_t turn                     # block at which ``free_target`` continues
+    cdef bint pressed                      # the next reclaim may take one more free block
+    cdef readonly uint32_t threshold       # beyond so many entries some are reclaimed
     cdef readonly uint64_t reclaims, reclaimed, passed_over, exceeded
 
     def __dealloc__(self):
@@ -225,18 +225,18 @@ cdef class HpftlCleaning(Greedy):
         """See HpftlPlacement.join."""
         self.map = map
         self.place = place
-        self.open_blocks_rest = True       # one that hardly any LPA hashes to, or an overflow block without collisions
+        self.open_blocks_rest = True       # e.g. one that few LPAs hash to, or an overflow block without collisions
         self.threshold = map.capacity - 2 * self.ssd.nand.pages_per_block
         self.ppas = <uint32_t*> malloc(self.ssd.nand.pages_per_block * 4)
         if self.ppas == NULL:
             raise MemoryError
 
     cdef bint fits(self, uint32_t entries) noexcept nogil:
-        """Whether the secondary table takes so many more. After a recovery it may hold more than its bound already."""
+        """Whether the secondary table has room for so many more. After a recovery it may already exceed its bound."""
         return entries == 0 or self.map.second.n + entries <= self.map.capacity
 
     cdef int exceed(self, uint32_t entries) except -1 nogil:
-        """Nothing else is left: the bound gives way, as far as a checkpoint has room."""
+        """The last resort: exceed the bound, as far as a checkpoint has room. DeviceFullError beyond that."""
         if self.map.saved_most < self.ssd.lpas and (self.map.second.n + entries) * 2 > self.map.saved_most:
             with gil:
                 raise DeviceFullError(f"the secondary table is full, with {self.map.second.n} entries, and no block "
@@ -245,11 +245,11 @@ cdef class HpftlCleaning(Greedy):
         return 0
 
     cdef bint host_fits(self) noexcept nogil:
-        """Whether a collision has room: a block's worth of entries is left to cleaning."""
+        """Whether a collision has room: a block's worth of entries is reserved for cleaning."""
         return self.fits(self.ssd.nand.pages_per_block + 1)
 
     cdef bint affords_block(self) noexcept nogil:
-        """Whether reclaim may take a free block, and cleaning can open one still; or two, unless it is pressed."""
+        """Whether reclaim may take a free block and leave cleaning two; or one, if ``pressed``."""
         return self.ssd.pool.free_n + self.ssd.pool.pending_n > self.ssd.meta_floor + (1 if self.pressed else 2)
 
     cdef bint has_victim(self) noexcept nogil:
@@ -260,14 +260,14 @@ cdef class HpftlCleaning(Greedy):
     cdef int clean(self) except -1 nogil:
         cdef uint32_t victim = self.ssd.victims.fewest()
         if not self.has_victim():
-            return Greedy.clean(self)      # says what there is to say
+            return Greedy.clean(self)      # raises the error
         if not self.fits(self.map.first_in(victim)):
             self.passed_over += 1
             victim = self.affordable()
             if victim == NONE:
                 if self.reclaim():
                     return 0
-                self.place.close_fullest()  # a free block may take its turn, and what it held be cleaned
+                self.place.close_fullest()  # makes room for a free block, and may be cleaned
                 self.pressed = True
                 if self.reclaim() or self.affordable() != NONE:
                     return 0
@@ -277,7 +277,7 @@ cdef class HpftlCleaning(Greedy):
         return 0
 
     cdef uint32_t affordable(self) noexcept nogil:
-        """The victim with the fewest live pages whose entries have room, or NONE. A look at each."""
+        """The victim with the fewest live pages whose entries have room, or NONE. Scans all blocks."""
         cdef uint32_t block, best = NONE
         for block in range(self.ssd.pool.blocks):
             if (self.ssd.victims.listed[block] == LISTED
@@ -288,17 +288,17 @@ cdef class HpftlCleaning(Greedy):
         return best
 
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
-        """A block of which the entries have no room stays as it is for now; whoever asked will ask again."""
+        """A block whose entries have no room is left as it is; the caller retries later."""
         if not self.fits(self.map.first_in(block)):
             return 0
-        self.place.failed(block)           # filled no further, if it was open
+        self.place.failed(block)           # if it is open, fill it no further
         return Greedy.evacuate(self, block, cause)
 
     # --- reclaim
 
     cdef uint32_t reclaim(self) except? 0xFFFFFFFE nogil:
-        """Copy secondary pages to a block that they hash to: to a free one, if enough of them do to fill it, or else to
-        one that is open for the host. Returns how many left the table: 0 if none can."""
+        """Copy secondary pages to a block that they hash to: to a free one, if enough of them do, or else to one that
+        is open for the host. Returns how many left the table: 0 if none can."""
         cdef uint32_t n, block, i
         cdef bint affords = self.affords_block()
         self.pressed = False
@@ -324,8 +324,8 @@ cdef class HpftlCleaning(Greedy):
         return 0
 
     cdef uint32_t free_target(self, uint32_t* n) noexcept nogil:
-        """The next free block that ``n[0]`` secondary pages, now in ``ppas``, would fill; or fill enough, if the host
-        may go on with it. NONE if there is none among those that were looked at."""
+        """The next free block that ``n[0]`` secondary pages, listed in ``ppas``, would fill; or fill to 1/WORTH, if the
+        host may go on with it. NONE if none of LOOKED_AT free blocks qualifies."""
         cdef uint32_t i, block, looked = 0
         for i in range(self.ssd.pool.blocks):
             block = (self.turn + i) % self.ssd.pool.blocks
@@ -342,8 +342,8 @@ cdef class HpftlCleaning(Greedy):
         return NONE
 
     cdef uint32_t copy_to(self, uint32_t block, uint32_t n) except? 0xFFFFFFFE nogil:
-        """Copy the ``n`` pages at ``ppas`` to an open block; returns how many left the table. If a program fails,
-        nothing of that was bound, and the block is filled no further."""
+        """Copy the ``n`` pages at ``ppas`` to an open block; returns how many left the table. If a program fails, no
+        page is remapped, and the block is filled no further."""
         cdef uint32_t before = self.map.second.n
         cdef int done = 0
         self.place.target = block

@@ -1,4 +1,4 @@
-"""What ``flashfs dump`` and the HTML page show of the page validity log: its pages, and the chains that lead through
+"""Views of the page validity log for ``flashfs dump`` and the HTML page: its pages, and the chains of entries in
 them."""
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from flashfs.errors import UsageError
 from flashfs.ftl import charts
 
 NO_PAGE = 2**32 - 1
-ENTRY = struct.Struct("<III")  #: PPA, erase clock, position of the entry before it
-CHAINS_MOST = 8  #: that are drawn
-BLOCKS_MOST = 1 << 16  #: on a chip with more, only so many are asked for their chains
+ENTRY = struct.Struct("<III")  #: PPA, erase clock, position of the block's previous entry
+CHAINS_MOST = 8  #: chains that are drawn
+BLOCKS_MOST = 1 << 16  #: on a larger chip, only so many blocks have their chains read
 
 
 def log(device: Any) -> dict[str, Any]:
@@ -23,12 +23,12 @@ def log(device: Any) -> dict[str, Any]:
     ppas = found.page_ppas()
     pages = [{"page": n, "ppa": ppas[n % found.slots]} for n in range(found.first_n, found.next_n)]
     figures = found.figures()
-    there = {name: figures[name] for name in ("log_pages", "log_pages_most", "log_waits")}  # what was done: by whom?
+    there = {name: figures[name] for name in ("log_pages", "log_pages_most", "log_waits")}  # no counters
     return {**there, "entries_a_page": found.per_page, "entries_most": found.entries_most, "pages": pages}
 
 
 def chain(device: Any, block: int | None) -> dict[str, Any]:
-    """The entries of a block in the log, the newest first; of the block that has most of them."""
+    """The entries of a block in the log, the newest first; without a number, of the block that has most of them."""
     found = device.ssd.validity
     if block is None:
         block = max(range(device.nand.blocks), key=lambda one: (len(found.chain(one)), -one))
@@ -68,7 +68,7 @@ def drawn(device: Any) -> list[dict[str, Any]]:
 
 
 def _longest(device: Any, chains: dict[int, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Chains as they lead from page to page of the log: the pages on the way are what a query reads."""
+    """Chains from page to page of the log: a query reads the pages on the way."""
     found = device.ssd.validity
     first = found.first_n
     bands = []

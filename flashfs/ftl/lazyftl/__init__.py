@@ -1,4 +1,4 @@
-"""LazyFTL's line in the registry: DFTL's mapping, of which little may be dirty, and no battery."""
+"""LazyFTL's line in the registry: DFTL's mapping with a bound on dirty entries, and no battery."""
 
 from __future__ import annotations
 

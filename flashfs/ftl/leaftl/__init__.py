@@ -15,7 +15,7 @@ from flashfs.ftl.leaftl.recovery import saved_bytes
 from flashfs.ftl.leaftl.table_pages import MAGIC
 from flashfs.parts.defaults.defaults import Greedy, PageBitmap
 
-NO_PAGE = 2**32 - 1  #: in a page's list: a neighbour of another run, or none
+NO_PAGE = 2**32 - 1  #: in a page's list: no neighbour of the same run
 BUFFER_BYTES = 8 << 20
 BANDS_MOST = 12  #: blocks of a group that are drawn
 
@@ -30,14 +30,14 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 
 def _describe_oob(raw: bytes) -> dict[str, Any]:
-    """The stamp of a page: the LPAs of the pages before and behind it that were programmed with it."""
+    """The stamp of a page: the LPAs of the pages before and after it that were programmed with it."""
     listed = [None if lpa == NO_PAGE else lpa for (lpa,) in struct.iter_unpack("<I", raw[: len(raw) // 8 * 8])]
     return {"before": listed[: len(listed) // 2], "behind": listed[len(listed) // 2 :]} if listed else {}
 
 
 def _describe_translation(number: int, raw: bytes) -> dict[str, Any]:
-    """The groups of a translation page, and how many bytes each takes. On chips of small pages one takes a few pages of
-    flash, which go on where the one in front ends."""
+    """The groups of a translation page, and how many bytes each takes. On chips of small pages a translation page takes
+    a few pages of flash, each continuing the previous one."""
     magic, first, groups, size = struct.unpack_from("<4sIHxxI", raw)
     if magic != MAGIC:
         return {"groups": "goes on from the page in front"}
@@ -52,7 +52,7 @@ def _describe_translation(number: int, raw: bytes) -> dict[str, Any]:
 
 
 def _gmd(device: Any) -> list[dict[str, Any]]:
-    """The directory of translation pages: each, and where it is."""
+    """The directory of translation pages: each page with its PPAs."""
     return list(device.ssd.mapping.directory.entries())
 
 
@@ -83,7 +83,7 @@ def _in_ranges(counts: list[int]) -> dict[str, int]:
 
 
 def _group(device: Any, number: int | None) -> dict[str, Any]:
-    """The levels, segments and CRB of one group; unless told otherwise, of the one that takes most bytes."""
+    """The levels, segments and CRB of one group; by default of the group that takes most bytes."""
     mapping = device.ssd.mapping
     if number is None:
         number = mapping.largest_group()
@@ -119,7 +119,7 @@ def _charts(device: Any) -> list[dict[str, Any]]:
 
 
 def _drawn(device: Any, number: int, where: Any) -> dict[str, Any]:
-    """A group's segments as lines over the pages that they stand for, a band for each block that they lead to."""
+    """A group's segments as lines over the pages that they map, a band for each block that they point into."""
     per_block = device.ssd.nand.pages_per_block
     bands: dict[int, dict[str, Any]] = {}
     for level, segments in enumerate(device.ssd.mapping.group_of(number)["levels"]):

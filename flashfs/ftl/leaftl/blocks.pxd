@@ -17,13 +17,13 @@ cdef class GroupBlocks:
     cdef readonly uint64_t segments        # in all groups, as the next four
     cdef readonly uint64_t crb_bytes
     cdef readonly uint64_t levels
-    cdef readonly uint64_t mapped_groups   # that have a block
+    cdef readonly uint64_t mapped_groups   # groups that have a block
     cdef readonly uint64_t crowded         # groups that were compacted because they had grown too large
     cdef Slabs slabs
-    cdef readonly uint32_t grown           # percent of a group's segments that it may owe; 0: any
+    cdef readonly uint32_t grown           # a group's debt bound, percent of its segments; 0: none
     cdef uint8_t* debts                    # what each group owes: see SegmentTable.owe
     cdef uint32_t* directory               # handle of each group's block, 0 for none, or ABSENT
-    cdef Scratch* scratch                  # a group that is being changed
+    cdef Scratch* scratch                  # an unpacked group that is being changed
     cdef uint8_t* block_of(self, uint32_t group) noexcept nogil
     cdef int tally(self, const uint8_t* block, int64_t sign) noexcept nogil
     cdef int drop_group(self, uint32_t group) noexcept nogil

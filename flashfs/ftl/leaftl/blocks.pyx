@@ -1,11 +1,11 @@
-"""The groups of LeaFTL's table as blocks of memory: where each lies, what all of them take, in and out as bytes.
+"""The groups of LeaFTL's table as blocks of memory: allocation, sizes, loading and saving as bytes.
 
-Each group is one packed block (group.pyx has its bytes), or none if nothing of it is mapped. A directory of 4 bytes a
-group names the blocks; they lie in slabs (slabs.pyx), so a group of one segment, the least that a sequentially written
-one needs, takes 12 bytes and its 4 in the directory.
+Each group is one packed block (group.pyx has its format), or none if nothing of it is mapped. A directory of 4 bytes a
+group has the blocks' handles; the blocks lie in slabs (slabs.pyx). So a group of one segment, the least that sequential
+writes need, takes 12 bytes and its 4 in the directory.
 
-What is modelled, byte for byte: 8 a segment, the CRBs with their nulls, 1 a level and 3 a group that has a block, 4 a
-group in the directory, 1 more if groups are compacted by what they owe. The paper counts the first two.
+Modelled bytes: 8 a segment, the CRBs with their nulls, 1 a level and 3 a group that has a block, 4 a group in the
+directory, 1 more if groups are compacted by their debts. The paper counts the first two.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -20,7 +20,7 @@ from flashfs.ftl.leaftl.slabs cimport Slabs, block_at
 
 
 cdef class GroupBlocks:
-    """Of ``lpas`` pages, all empty."""
+    """The groups of ``lpas`` pages; nothing is mapped."""
 
     def __cinit__(self, uint32_t lpas, *_, **__):
         self.lpas = lpas
@@ -38,7 +38,7 @@ cdef class GroupBlocks:
         free(self.scratch)
 
     cdef uint8_t* block_of(self, uint32_t group) noexcept nogil:
-        """NULL if nothing of the group is mapped, or it is absent."""
+        """The group's block; NULL if nothing of the group is mapped, or it is ABSENT."""
         cdef uint32_t handle = self.directory[group]
         return block_at(self.slabs, handle) if handle != 0 and handle != ABSENT else NULL
 
@@ -51,7 +51,7 @@ cdef class GroupBlocks:
         return 0
 
     cdef int drop_group(self, uint32_t group) noexcept nogil:
-        """Nothing of the group is mapped, or not here."""
+        """Free the group's block: nothing of the group is mapped, or it leaves memory."""
         cdef uint8_t* block = self.block_of(group)
         if block != NULL:
             self.tally(block, -1)
@@ -60,8 +60,8 @@ cdef class GroupBlocks:
         return 0
 
     cdef uint8_t* resized(self, uint32_t group, uint32_t bytes) except NULL nogil:
-        """A block of that size for the group, which keeps what it held as far as both reach. The caller has taken the
-        old one out of the tally, and makes this one sound at once."""
+        """A block of ``bytes`` for the group, with the old content as far as both sizes reach. The caller has taken the
+        old block out of the tally, and fills in the new one at once."""
         cdef uint32_t old = self.directory[group], old_bytes = 0, new
         if old:
             old_bytes = block_bytes(block_at(self.slabs, old))
@@ -87,7 +87,7 @@ cdef class GroupBlocks:
         return 0
 
     cdef int pack(self, uint32_t group) except -1 nogil:
-        """The scratch becomes the group's block."""
+        """Pack the scratch into the group's block; a group that grew too large is compacted."""
         cdef uint8_t[BLOCK_MOST] packed, compacted
         cdef View parts
         cdef uint32_t bytes
@@ -108,7 +108,7 @@ cdef class GroupBlocks:
         return self.put(group, packed, bytes)
 
     cdef int put(self, uint32_t group, const uint8_t* packed, uint32_t bytes) except -1 nogil:
-        """A sound block becomes the group's."""
+        """Copy a sound block into the group."""
         cdef uint8_t* block
         if self.directory[group]:
             self.tally(self.block_of(group), -1)
@@ -121,7 +121,7 @@ cdef class GroupBlocks:
         return 0
 
     cdef int spread(self) except -1 nogil:
-        """Take the blocks out of sparse slabs."""
+        """Move the blocks out of sparse slabs."""
         cdef uint32_t group, old, new, bytes
         if self.slabs.evacuate_sparse() == 0:
             return self.slabs.evacuated()
@@ -141,19 +141,19 @@ cdef class GroupBlocks:
     # --- in and out
 
     cdef uint32_t group_bytes(self, uint32_t group) noexcept nogil:
-        """What ``save_group`` writes; 0 if nothing of the group is mapped."""
+        """Bytes that ``save_group`` writes; 0 if the group has no block."""
         cdef const uint8_t* block = self.block_of(group)
         return block_bytes(block) if block != NULL else 0
 
     cdef uint32_t save_group(self, uint32_t group, uint8_t* out) noexcept nogil:
-        """The group's block, as it is; its bytes."""
+        """Copy the group's block to ``out``; returns its bytes."""
         cdef uint32_t bytes = self.group_bytes(group)
         if bytes:
             memcpy(out, self.block_of(group), bytes)
         return bytes
 
     cdef const char* load_group(self, uint32_t group, const uint8_t* block, uint32_t n) except? NULL nogil:
-        """A group's block from somewhere: the group is that from now on. NULL, or what is wrong with it."""
+        """Replace the group by a block of ``n`` bytes, which is checked. Returns NULL, or what is wrong with it."""
         cdef const char* fault
         cdef uint8_t* own
         if n == 0:
@@ -166,19 +166,19 @@ cdef class GroupBlocks:
         own = self.resized(group, n)
         memcpy(own, block, n)
         self.tally(own, 1)
-        self.debts[group] = max(<uint8_t> 1, self.debts[group])  # nobody says how much of it is superseded
+        self.debts[group] = max(<uint8_t> 1, self.debts[group])  # how much of it is superseded is unknown
         return NULL
 
     # --- for Python
 
     def save(self, group):
-        """The group's bytes, none if nothing of it is mapped."""
+        """The group's block as bytes, empty if the group has no block."""
         cdef uint8_t[BLOCK_MOST] block
         cdef uint32_t n = self.save_group(self.known_group(group), block)
         return (<char*> block)[:n]
 
     def load(self, group, const uint8_t[::1] block not None):
-        """The group is what those bytes say from now on; ValueError if they cannot be a group's."""
+        """Replace the group by that block; ValueError if it is no sound block."""
         cdef const uint8_t* raw = &block[0] if block.shape[0] else NULL
         cdef uint32_t which = self.known_group(group)
         cdef const char* fault
@@ -189,11 +189,11 @@ cdef class GroupBlocks:
             raise ValueError(f"group {group}: {(<bytes> fault).decode()}")
 
     def drop(self, group):
-        """Forget the group: nothing of it is mapped here."""
+        """Drop the group: nothing of it is mapped."""
         self.drop_group(self.known_group(group))
 
     def dump(self, group):
-        """A group for the eye: {"levels": [[segment, ...], ...], "crb": [[LPA, ...], ...], "bytes": n}, from the top
+        """A group as plain data: {"levels": [[segment, ...], ...], "crb": [[LPA, ...], ...], "bytes": n}, from the top
         level down. A segment is {"kind", "start", "end", "slope", "intercept", "lpas"}; LPAs are offsets in the
         group."""
         cdef uint8_t* block = self.block_of(self.known_group(group))
@@ -231,14 +231,14 @@ cdef class GroupBlocks:
         }
 
     cdef uint64_t modelled_bytes(self) noexcept nogil:
-        """What a controller that packs as tightly would need: see the top of this file."""
+        """Bytes that a controller that packs as tightly would need: see the top of this file."""
         return (self.segments * SEGMENT_BYTES + self.crb_bytes + self.levels + self.mapped_groups * HEAD
                 + <uint64_t> self.groups * (5 if self.grown else 4))
 
     def sizes(self):
         """Bytes: ``segments`` (8 each), ``crb``, ``levels``, ``heads``, ``directory``, ``debts`` and their sum,
-        ``modelled``; ``paper``, the first two; ``allocated``, the memory that the table really has, ``from_kernel`` of
-        it without malloc."""
+        ``modelled``; ``paper``, the first two; ``allocated``, the memory that the table takes in this process;
+        ``from_kernel``, the part of it that is not from malloc."""
         return {
             "segments": self.segments * SEGMENT_BYTES,
             "crb": self.crb_bytes,
@@ -253,8 +253,8 @@ cdef class GroupBlocks:
         }
 
     def check(self):
-        """Each block is a sound one (``group.fault_of`` says what that means) and lies in its slab as it should; no
-        segment holds LPAs that there are not; what is counted in all groups is what all groups have."""
+        """Each block is sound (see ``group.fault_of``) and lies correctly in its slab; no segment reaches beyond the
+        last LPA; the totals are right."""
         problems = self.slabs.check()
         segments = levels = crb = groups = taken = 0
         for group in range(self.groups):
@@ -282,7 +282,7 @@ cdef class GroupBlocks:
 
     @staticmethod
     def fault(const uint8_t[::1] block not None):
-        """What is wrong with the bytes of a group, or None."""
+        """What is wrong with a block of a group, or None."""
         cdef const char* fault = fault_of(&block[0], <uint32_t> block.shape[0]) if block.shape[0] else NULL
         return None if fault == NULL else (<bytes> fault).decode()
 

@@ -10,20 +10,20 @@ cdef enum:
 
 cdef struct TransPage:
     uint16_t first, n                      # groups of the region
-    bint clean                             # it is in flash as it is; else it is here, and goes with the checkpoint
-    bint here                              # its groups are in the table
+    bint clean                             # flash has it unchanged; else it is in memory, and goes into the checkpoint
+    bint here                              # its groups are in memory
     bint proved                            # written, or read and checked against validity, since the mount
-    uint32_t bytes                         # of its groups, while it is clean and here
+    uint32_t bytes                         # of its groups, while it is clean and in memory
 
 cdef struct Region:
-    TransPage* pages                       # sorted; NULL: one, never written
-    uint32_t* ppas                         # ``span`` of each page; NONE: none
+    TransPage* pages                       # sorted; NULL: a single page, never written
+    uint32_t* ppas                         # ``span`` for each page; NONE: unused
     uint16_t n, room
 
 
 cdef class Gmd(PageDirectory):
     cdef readonly uint32_t groups
-    cdef readonly uint32_t span            # pages of flash that a translation page takes at most
+    cdef readonly uint32_t span            # most pages of flash of a translation page
     cdef readonly uint32_t pages_n         # of all regions
     cdef readonly uint64_t splits, merges
     cdef uint32_t regions_n

@@ -1,10 +1,10 @@
 # distutils: language = c++
-"""The directory of LeaFTL's translation pages (the paper's GMD, 3.8): which groups are in which, and where it is.
+"""The directory of LeaFTL's translation pages (the paper's GMD, 3.8): the groups and the PPAs of each page.
 
 A translation page is a run of groups that fit it; on chips of small pages, it takes a few pages of flash. Groups differ
 in size, from nothing to 2.7 kB, so a page holds from one group to 256. None crosses a *region* of 256 groups, which
-keeps the directory in small sorted pieces: 4 bytes and the PPAs for each page. The id of a translation page is that of
-its first group, times the pages of flash that one may take.
+keeps the directory in small sorted pieces: 4 bytes and the PPAs for each page. The id of a translation page is the
+number of its first group, times the most pages of flash of a translation page.
 """
 cimport cython
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
@@ -18,7 +18,7 @@ import struct
 
 
 cdef class Gmd(PageDirectory):
-    """Of ``groups`` groups; none was ever written."""
+    """The directory for ``groups`` groups, none of them written; a page takes up to ``span`` pages of flash."""
 
     def __cinit__(self, uint32_t groups, uint32_t span):
         self.groups = groups
@@ -38,7 +38,7 @@ cdef class Gmd(PageDirectory):
 
     @cython.final
     cdef int release(self) noexcept nogil:
-        """The memory of every region."""
+        """Free the memory of every region."""
         cdef uint32_t region
         for region in range(self.regions_n):
             free(self.regions[region].pages)
@@ -46,14 +46,14 @@ cdef class Gmd(PageDirectory):
         return 0
 
     cdef int clear(self) noexcept nogil:
-        """No page was ever written."""
+        """Make it empty: no page was ever written."""
         self.release()
         memset(self.regions, 0, self.regions_n * sizeof(Region))
         self.pages_n = 0
         return 0
 
     cdef int split_up(self, uint32_t region) except -1 nogil:
-        """The region gets its first page, of all its groups."""
+        """If the region has no page yet, add one with all its groups."""
         cdef TransPage page
         if self.regions[region].n:
             return 0
@@ -65,7 +65,7 @@ cdef class Gmd(PageDirectory):
         return self.insert(self.regions + region, 0, page, NULL)
 
     cdef int reserve(self, Region* region, uint32_t more) except -1 nogil:
-        """Room for so many pages more."""
+        """Make room for so many pages more."""
         cdef uint32_t room = region.room
         cdef void* grown
         if region.n + more > room:
@@ -94,7 +94,7 @@ cdef class Gmd(PageDirectory):
         return 0
 
     cdef int64_t place_of(self, uint32_t group) noexcept nogil:
-        """Where in its region the group's page is; -1 if the region was never split up."""
+        """The index in its region of the group's page; -1 if the region was never split up."""
         cdef Region* region = self.regions + group // REGION
         cdef uint32_t low = 0, high = region.n, middle, x = group % REGION
         if region.n == 0:
@@ -108,8 +108,9 @@ cdef class Gmd(PageDirectory):
         return low
 
     cdef TransPage* replace(self, uint32_t number, uint32_t first, uint32_t n, const uint32_t* ppas) except NULL nogil:
-        """``n`` groups from ``first`` (of the region) on, all in changed pages, are in one that is clean now, and here:
-        returns that one. What is left of the pages in front of it and behind stays changed."""
+        """``n`` groups from ``first`` (of the region) on, all in changed pages, were written together: replace them by
+        one page that is clean and in memory, and return that. The rest of the pages before and after it stays
+        changed."""
         cdef Region* region = self.regions + number
         cdef TransPage page, old
         cdef uint32_t at = <uint32_t> self.place_of(number * REGION + first), gone = at, end = first + n, i
@@ -119,7 +120,7 @@ cdef class Gmd(PageDirectory):
             region.pages[at].n = <uint16_t> (first - old.first)
             at += 1
             gone = at
-            if <uint32_t> old.first + old.n > end:  # it goes on behind
+            if <uint32_t> old.first + old.n > end:  # a rest remains after ``end``
                 page = old
                 page.first = <uint16_t> end
                 page.n = <uint16_t> (old.first + old.n - end)
@@ -197,7 +198,7 @@ cdef class Gmd(PageDirectory):
         return out
 
     def parsed(self, saved, uint64_t chip_pages):
-        """The inverse: [(first group, groups, [PPA, ...])]. ValueError says what cannot be."""
+        """The inverse: [(first group, groups, [PPA, ...])]. ValueError says what is wrong."""
         entry = struct.Struct(f"<{2 + self.span}I")
         if len(saved) % entry.size:
             raise ValueError(f"gmd section of {len(saved)} bytes: {entry.size} a translation page are needed")
@@ -216,7 +217,7 @@ cdef class Gmd(PageDirectory):
     # --- for people
 
     def entries(self):
-        """Every translation page that was ever written: {"first_group", "groups", "state", "bytes", "ppas"}."""
+        """Every translation page in the directory: {"first_group", "groups", "state", "bytes", "ppas"}."""
         cdef uint32_t number, i, k
         out = []
         for number in range(self.regions_n):
@@ -231,7 +232,7 @@ cdef class Gmd(PageDirectory):
         return out
 
     def sizes(self):
-        """(bytes as a controller packs them, as allocated): 4 a translation page, and 4 for each PPA of it."""
+        """(bytes as a controller packs them, as allocated): 4 a translation page, and 4 for each of its PPAs."""
         room = sum(self.regions[number].room for number in range(self.regions_n))
         return (self.pages_n * (4 + 4 * self.span),
                 room * (sizeof(TransPage) + 4 * self.span) + self.regions_n * sizeof(Region))

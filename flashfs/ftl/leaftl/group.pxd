@@ -6,22 +6,22 @@ from flashfs.ftl.leaftl.regression cimport predict, stride_of
 
 cdef enum:
     GROUP = 256                  # LPAs
-    HEAD = 3                     # bytes in front of a block: u8 levels, u16 CRB bytes
+    HEAD = 3                     # bytes at the start of a block: u8 levels, u16 CRB bytes
     LEVELS_MOST = 255
     SEGMENTS_MOST = 256          # one more, and the group is compacted
     CROWDED = 2052               # bytes above which a group is compacted: a segment for each LPA in one level
     BLOCK_MOST = 2752            # head, 255 levels, 256 LPAs and 127 nulls, 256 segments
-    HOLE = 0x8000                # in a slope: the segment's LPAs are not mapped
-    HOLE_SLOPE = 0xBC00          # -1: a hole of neighbours
+    HOLE = 0x8000                # flag in a slope: the segment's LPAs are not mapped
+    HOLE_SLOPE = 0xBC00          # -1: a hole has stride 1
     SEGMENT_BYTES = 8
 
-cdef struct Segment:             # 8 bytes in a block too, but there starts, lengths, slopes and intercepts lie apart
+cdef struct Segment:             # 8 bytes in a block too, but there each field has a column of its own
     uint8_t start                # offset in the group
     uint8_t length               # to the last LPA
     uint16_t slope
     uint32_t intercept
 
-cdef struct View:                # where a block has what
+cdef struct View:                # the parts of a block
     uint32_t levels, crb_n, n    # n segments
     const uint8_t* counts        # of segments less 1, a level each
     const uint8_t* crb
@@ -33,12 +33,12 @@ cdef struct View:                # where a block has what
 cdef struct Bits:                # a set of a group's LPAs
     uint64_t[4] word
 
-cdef struct Scratch:             # a group out of its block, from the top level down
+cdef struct Scratch:             # an unpacked group, from the top level down
     uint32_t levels, n
-    bint approximate             # some segment is or was: sets of members have to move with their segments
+    bint approximate             # some segment is or was: ``members`` must move with ``segments``
     uint16_t[LEVELS_MOST + 2] counts
     Segment[SEGMENTS_MOST + 2] segments
-    Bits[SEGMENTS_MOST + 2] members  # of an approximate one: its LPAs in the CRB; of others, anything
+    Bits[SEGMENTS_MOST + 2] members  # of an approximate segment: its LPAs in the CRB; else undefined
     Segment[SEGMENTS_MOST + 2] spare
     Bits[SEGMENTS_MOST + 2] spare_members
 
@@ -99,8 +99,9 @@ cdef inline void segment_at(const View* block, uint32_t i, Segment* out) noexcep
 
 
 cdef inline uint32_t at_or_before(const uint8_t* starts, uint32_t n, uint32_t x) noexcept nogil:
-    """How many of ``n`` sorted starts, no two the same, are ``x`` or less. At most 255 - x are more, and x + 1 are not:
-    in a crowded level that leaves few. No branch depends on them: half the guesses fail."""
+    """How many of ``n`` sorted starts, all different, are ``x`` or less. At most 255 - x starts are more, and at most
+    x + 1 are not: in a crowded level that leaves few to search. No branch depends on them: half would be
+    mispredicted."""
     cdef uint32_t half, first = n + x - 255 if n + x > 255 else 0
     cdef const uint8_t* low = starts + first
     n = min(n, x + 1) - first
@@ -129,7 +130,8 @@ cdef inline int owner_in_crb(const uint8_t* crb, uint32_t n, uint32_t x) noexcep
 
 cdef inline bint look_up(const uint8_t* block, uint32_t x, uint32_t* ppa, uint32_t* levels,
                          bint* approximate) noexcept nogil:
-    """Algorithm 1's look-up of offset ``x``: whether it is mapped; what its segment predicts, and levels searched."""
+    """Algorithm 1's look-up of offset ``x``: returns whether it is mapped; sets what its segment predicts, and levels
+    searched."""
     cdef View parts
     cdef uint32_t level, at, away, first = 0
     cdef uint16_t slope

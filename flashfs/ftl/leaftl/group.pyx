@@ -1,22 +1,22 @@
 """One group of 256 LPAs of LeaFTL's log-structured mapping table: its packed bytes, and Algorithms 1 and 2 on them.
 
-A block holds a group as it is in memory and as it goes to flash; offsets are LPAs within the group.
+A block is the format of a group in memory and in flash; offsets are LPAs within the group.
 
     u8 levels | u16 CRB bytes | u8 segments - 1, a level each | CRB
     n segments, from the top level down: n x u8 start | n x u8 length | n x u16 slope (a half) | n x u32 intercept
 
-A segment is 8 bytes, but its four fields lie with those of the others: a look-up reads starts, then one length, and
-only where it ends a slope and an intercept, so that a crowded group costs a few cache lines and not one or two a step.
+A segment is 8 bytes, but each of its four fields lies in a column with those of the others: a look-up reads starts,
+then one length, and only where it ends a slope and an intercept. So a crowded group costs a few cache lines, not one or
+two for each step.
 
 Three kinds of segment, by their slope: *accurate* (lowest bit 0) holds the LPAs start, start + stride, ... start +
 length, where stride = round(1 / slope); *approximate* (lowest bit 1) holds those that the CRB lists for it; a *hole*
 (sign bit set; the paper has no trim) is an accurate segment of stride 1 that says "not mapped". The CRB has one run of
-LPAs for each approximate segment, sorted by their first, with a null between. A null is 0, and so is LPA 0; but LPA 0
-can only be the CRB's first byte, where no null can be.
+LPAs for each approximate segment, sorted by their first LPA, with a null between. A null is 0, and so is LPA 0; but LPA
+0 can only be the CRB's first byte, where no null can be.
 
-What a look-up finds for an LPA is the topmost segment that holds it. An accurate segment may still hold LPAs that a
-newer one took, as long as that one is above it. To change a group it is unpacked (each CRB run becomes a set), changed,
-and packed again.
+A look-up finds the topmost segment that holds an LPA. An accurate segment may still hold LPAs that a newer one took, as
+long as that one is above it. To change a group it is unpacked (each CRB run becomes a set), changed, and packed again.
 """
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
@@ -69,7 +69,7 @@ cdef inline void take_away(Bits* set, const Bits* other) noexcept nogil:
 
 
 cdef inline uint32_t first_of(const Bits* set) noexcept nogil:
-    """The smallest member; the set has one."""
+    """The smallest member; the set must not be empty."""
     cdef uint32_t i = 0
     while set.word[i] == 0:
         i += 1
@@ -92,7 +92,7 @@ cdef void add_range(Bits* set, uint32_t first, uint32_t last) noexcept nogil:
 
 
 cdef void members_of(const Segment* segment, const Bits* listed, Bits* out) noexcept nogil:
-    """The LPAs that a segment holds: Algorithm 2's bitmap. ``listed`` are those of an approximate one."""
+    """The LPAs that a segment holds: Algorithm 2's bitmap. ``listed``: the LPAs of an approximate one."""
     cdef uint32_t x, start = segment.start, last = start + segment.length, stride
     if segment.slope & APPROXIMATE:
         out[0] = listed[0]
@@ -109,14 +109,15 @@ cdef void members_of(const Segment* segment, const Bits* listed, Bits* out) noex
 
 
 cdef inline void trim_to(Segment* segment, const Bits* rest) noexcept nogil:
-    """Start and length as the LPAs that are left have them; slope and intercept stay."""
+    """Set start and length from the LPAs that are left; slope and intercept stay."""
     cdef uint32_t first = first_of(rest)
     segment.start = <uint8_t> first
     segment.length = <uint8_t> (last_of(rest) - first)
 
 
 cdef bint without(Segment* segment, Bits* listed, const Bits* taken) noexcept nogil:
-    """Algorithm 2, seg_merge: take those LPAs from a segment; whether it holds any other. They are ``listed`` then."""
+    """Algorithm 2, seg_merge: take ``taken`` from a segment; returns whether any LPA is left, and puts those into
+    ``listed``."""
     cdef Bits rest
     members_of(segment, listed, &rest)
     take_away(&rest, taken)
@@ -130,7 +131,7 @@ cdef bint without(Segment* segment, Bits* listed, const Bits* taken) noexcept no
 # --- packed and unpacked
 
 cdef uint32_t block_bytes(const uint8_t* block) noexcept nogil:
-    """What a block takes."""
+    """Bytes of a block."""
     cdef uint32_t level, n = block[0]
     for level in range(block[0]):
         n += block[HEAD + level]
@@ -138,7 +139,7 @@ cdef uint32_t block_bytes(const uint8_t* block) noexcept nogil:
 
 
 cdef void unpack_block(const uint8_t* block, Scratch* group) noexcept nogil:
-    """A sound block, taken apart. A set of members is left as it was where the segment is accurate."""
+    """Unpack a sound block. ``members`` is not set for accurate segments."""
     cdef uint16_t[GROUP] run_at
     cdef View parts
     cdef uint32_t i, at
@@ -164,7 +165,7 @@ cdef void unpack_block(const uint8_t* block, Scratch* group) noexcept nogil:
 
 
 cdef uint32_t write_head(uint8_t* block, uint32_t levels, uint32_t crb_n) noexcept nogil:
-    """The first bytes of a block; how many."""
+    """Write the first bytes of a block; returns how many."""
     block[0] = <uint8_t> levels
     block[1] = crb_n & 255
     block[2] = <uint8_t> (crb_n >> 8)
@@ -172,7 +173,7 @@ cdef uint32_t write_head(uint8_t* block, uint32_t levels, uint32_t crb_n) noexce
 
 
 cdef uint32_t pack_crb(const Scratch* group, uint8_t* crb) noexcept nogil:
-    """The CRB of a group; its bytes."""
+    """Write the CRB of a group; returns its bytes."""
     cdef uint16_t[GROUP] by_start
     cdef Bits starts, run
     cdef uint32_t i, start, n = 0
@@ -199,7 +200,7 @@ cdef uint32_t pack_crb(const Scratch* group, uint8_t* crb) noexcept nogil:
 
 
 cdef uint32_t pack_block(const Scratch* group, uint8_t* block) noexcept nogil:
-    """The block of a group with at least one segment; its bytes."""
+    """Write the block of a group with at least one segment; returns its bytes."""
     cdef uint32_t i, n = group.n, at = HEAD
     for i in range(group.levels):
         block[at] = <uint8_t> (group.counts[i] - 1)
@@ -218,7 +219,7 @@ cdef uint32_t pack_block(const Scratch* group, uint8_t* block) noexcept nogil:
 # --- Algorithm 1
 
 cdef void delete_at(Scratch* group, uint32_t level, uint32_t i) noexcept nogil:
-    """Segment ``i`` of all, which is in that level, goes. The level stays, even without any."""
+    """Delete segment ``i`` of all, which is in ``level``. The level stays, even if it is empty."""
     group.n -= 1
     group.counts[level] -= 1
     memmove(&group.segments[i], &group.segments[i + 1], (group.n - i) * sizeof(Segment))
@@ -243,7 +244,7 @@ cdef inline uint32_t starts_before(const Segment* level, uint32_t n, uint32_t x)
 
 
 cdef void put(Scratch* group, uint32_t level, uint32_t first, const Segment* new, const Bits* members) noexcept nogil:
-    """A segment into that level, whose first is number ``first`` of all, by its start."""
+    """Insert a segment into ``level``, whose first segment is number ``first`` of all, ordered by start."""
     cdef uint32_t i = first + starts_before(&group.segments[first], group.counts[level], new.start)
     memmove(&group.segments[i + 1], &group.segments[i], (group.n - i) * sizeof(Segment))
     group.segments[i] = new[0]
@@ -261,8 +262,8 @@ cdef inline bint overlap(const Segment* a, const Segment* b) noexcept nogil:
 
 
 cdef void claim(Scratch* group, const Bits* taken) noexcept nogil:
-    """No other approximate segment holds these LPAs any more, whatever its level: an LPA is in the CRB once. One whose
-    start is taken starts at the next LPA that it has left; one that has none goes."""
+    """Take these LPAs from all approximate segments of any level: an LPA is in the CRB once. A segment whose start is
+    taken starts at the next LPA that it has left; an empty one is deleted."""
     cdef uint32_t level = 0, i = 0, left
     while level < group.levels:
         left = group.counts[level]
@@ -279,7 +280,7 @@ cdef void claim(Scratch* group, const Bits* taken) noexcept nogil:
 
 
 cdef void push_down(Scratch* group, const Segment* victim, const Bits* members) noexcept nogil:
-    """From the top level to the next, or, where it overlaps there, to a new one between the two."""
+    """Put a segment of the top level into the next or, if it overlaps there, into a new level between the two."""
     cdef uint32_t i, first = group.counts[0]
     cdef bint fits = group.levels > 1
     if fits:
@@ -295,9 +296,8 @@ cdef void push_down(Scratch* group, const Segment* victim, const Bits* members) 
 
 
 cdef void update(Scratch* group, const Segment* new, const Bits* members) noexcept nogil:
-    """Algorithm 1, seg_update at the top level; ``members`` are all that the segment holds. There is room for one
-    segment and one level more than the most that a block has; whoever calls sees to it that a group that has come so
-    far is compacted."""
+    """Algorithm 1, seg_update at the top level; ``members`` are all LPAs that the segment holds. The scratch has room
+    for one segment and one level more than a block; the caller compacts a group that has grown so far."""
     cdef Segment victim
     cdef Bits kept
     cdef uint32_t i = 0
@@ -307,7 +307,7 @@ cdef void update(Scratch* group, const Segment* new, const Bits* members) noexce
         group.levels = 1
         group.counts[0] = 0
     i = starts_before(group.segments, group.counts[0], new.start)
-    i -= i > 0                   # the last of those before it may reach into it, no other
+    i -= i > 0                   # of those before it, only the last may overlap it
     while i < group.counts[0] and group.segments[i].start <= <uint32_t> new.start + new.length:
         if not overlap(&group.segments[i], new):
             i += 1
@@ -318,19 +318,19 @@ cdef void update(Scratch* group, const Segment* new, const Bits* members) noexce
             kept = group.members[i]
             delete_at(group, 0, i)
             push_down(group, &victim, &kept)
-            if group.levels > LEVELS_MOST:  # the new one is not in yet, and above all that is: order is kept
+            if group.levels > LEVELS_MOST:  # the new one goes above all others, so order is kept
                 compact(group)
-                group.levels = max(group.levels, <uint32_t> 1)  # none is left if all were needless holes
+                group.levels = max(group.levels, <uint32_t> 1)  # 0 if all were needless holes
                 i = 0
         else:
             i += 1
     put(group, 0, 0, new, members)
 
 
-# --- what the paper does not have: trim
+# --- trim, which the paper does not have
 
 cdef void keep_mapped(const Scratch* group, Bits* set) noexcept nogil:
-    """Of these LPAs, those that a look-up would find."""
+    """Reduce ``set`` to the LPAs that a look-up would find."""
     cdef Bits seen, mapped, own
     cdef uint32_t i
     clear(&seen)
@@ -345,7 +345,7 @@ cdef void keep_mapped(const Scratch* group, Bits* set) noexcept nogil:
 
 
 cdef void dig(Scratch* group, const Bits* gone, const Bits* held) noexcept nogil:
-    """Holes over the LPAs ``held``, each as long as ``gone`` allows, and no longer than it has to be."""
+    """Add holes over the LPAs ``held``, each over as many of them as a run of ``gone`` has, and no longer."""
     cdef Segment hole
     cdef Bits members
     cdef uint32_t x = 0, first, last
@@ -370,8 +370,8 @@ cdef void dig(Scratch* group, const Bits* gone, const Bits* held) noexcept nogil
 
 
 cdef void unmap(Scratch* group, const Bits* gone) noexcept nogil:
-    """Those LPAs are not mapped any more: they are taken from every segment where that can be said by its ends or in
-    the CRB, and where an accurate one has them in its middle, a hole covers them."""
+    """Unmap those LPAs: take them from every segment whose ends or CRB can express that; where an accurate segment has
+    them in its middle, cover them with a hole."""
     cdef Bits mapped = gone[0], held, own
     cdef uint32_t level = 0, i = 0, left
     keep_mapped(group, &mapped)
@@ -404,8 +404,9 @@ cdef void unmap(Scratch* group, const Bits* gone) noexcept nogil:
 # --- compaction
 
 cdef void drop_hidden(Scratch* group) noexcept nogil:
-    """From the top down, each segment keeps what none above it holds; then from the bottom up, a hole keeps only what
-    something below it holds. Each of several pages that is left has its own LPAs in ``members``."""
+    """From the top down, each segment keeps only LPAs that no segment above it holds; then from the bottom up, a hole
+    keeps only LPAs that a segment below it holds. Each remaining segment of several pages has its LPAs in
+    ``members``."""
     cdef Bits seen, own
     cdef uint32_t i, n = 0
     cdef bint holes = False
@@ -447,7 +448,7 @@ cdef void drop_hidden(Scratch* group) noexcept nogil:
 
 
 cdef bint is_compact(const Scratch* group) noexcept nogil:
-    """Whether it is one level without holes: there is nothing to hide, or that could be hidden."""
+    """Whether it is one level without holes: then no segment hides another."""
     cdef uint32_t i
     cdef uint16_t any = 0
     if group.levels != 1:
@@ -458,8 +459,8 @@ cdef bint is_compact(const Scratch* group) noexcept nogil:
 
 
 cdef void compact(Scratch* group) noexcept nogil:
-    """What the paper's level-by-level merging comes to, at once: nothing that is hidden is left, and each segment is as
-    high as those that are newer and overlap it allow. The levels are as few as their order permits."""
+    """The result of the paper's level-by-level merging, at once: hidden segments are gone, and each segment is as high
+    as newer ones that overlap it allow. The levels are as few as the order permits."""
     cdef uint8_t[GROUP] under
     cdef uint8_t[SEGMENTS_MOST + 2] level_of
     cdef uint32_t i, x, level, start
@@ -485,8 +486,8 @@ cdef void compact(Scratch* group) noexcept nogil:
 
 
 cdef void order(Scratch* group, const uint8_t* level_of) noexcept nogil:
-    """The segments level by level, and by their starts in each, of which no two are the same: those of each start, one
-    start after another, go to the next places of their levels."""
+    """Sort the segments by level, and in each by start; no two of a level have the same start. The segments of each
+    start, one start after another, go to the next places of their levels."""
     cdef uint16_t[GROUP + 1] places
     cdef uint16_t[GROUP] newest
     cdef uint16_t[SEGMENTS_MOST + 2] before
@@ -517,9 +518,9 @@ cdef void order(Scratch* group, const uint8_t* level_of) noexcept nogil:
         memcpy(group.members, group.spare_members, group.n * sizeof(Bits))
 
 
-# --- the same for a plain block, as a map without error has for as long as nothing is trimmed
+# --- the same for a plain block: a map of gamma 0 has only such until something is trimmed
 
-cdef struct Kept:                # segments that something is left of, from the top level down
+cdef struct Kept:                # segments with LPAs left, from the top level down
     uint32_t n, levels
     uint8_t[SEGMENTS_MOST] start, length, level, source
     uint16_t[LEVELS_MOST + 2] counts
@@ -535,7 +536,7 @@ cdef bint is_plain(const View* block) noexcept nogil:
 
 
 cdef void paint(const View* block, uint8_t* owner) noexcept nogil:
-    """Which segment each LPA is found in. Of LPAs that are in none nothing is said."""
+    """Set the segment that each LPA is found in. Entries of LPAs in no segment are undefined."""
     cdef uint32_t i = block.n, x, last, stride
     while i > 0:                 # the topmost has the last word
         i -= 1
@@ -550,7 +551,7 @@ cdef void paint(const View* block, uint8_t* owner) noexcept nogil:
 
 
 cdef bint ends_of(const View* block, uint32_t i, const uint8_t* owner, uint32_t* first, uint32_t* last) noexcept nogil:
-    """The first and the last LPA that is found in segment ``i``, which has several; whether any is."""
+    """The first and last LPA found in segment ``i``, which has several LPAs; returns whether there is any."""
     cdef uint32_t stride = stride_of(slope_at(block, i))
     first[0] = block.starts[i]
     last[0] = first[0] + block.lengths[i]
@@ -564,8 +565,8 @@ cdef bint ends_of(const View* block, uint32_t i, const uint8_t* owner, uint32_t*
 
 
 cdef void keep(const View* block, const uint8_t* owner, Kept* kept) noexcept nogil:
-    """What is left of which segments, and on which level. No branch depends on whether a single page is: nobody could
-    guess."""
+    """Find which segments have LPAs left, and on which level they go. No branch depends on whether a single page is
+    left: that is unpredictable."""
     cdef uint8_t[GROUP] under
     cdef uint32_t i, x, first, last, level, n = 0
     cdef bint left
@@ -599,7 +600,7 @@ cdef void keep(const View* block, const uint8_t* owner, Kept* kept) noexcept nog
 
 
 cdef uint32_t compact_plain(const View* block, uint8_t* out) noexcept nogil:
-    """``compact`` of a plain block, from its bytes to those of the new one; how many. 0 if ``compact`` has to do it."""
+    """``compact`` of a plain block into ``out``; returns the bytes, or 0 if it needs ``compact``."""
     cdef Kept kept
     cdef uint8_t[GROUP] owner
     if block.n > SEGMENTS_MOST or not is_plain(block):
@@ -612,7 +613,7 @@ cdef uint32_t compact_plain(const View* block, uint8_t* out) noexcept nogil:
 
 
 cdef uint32_t put_kept(const View* block, const Kept* kept, uint8_t* out) noexcept nogil:
-    """The block of those segments; its bytes."""
+    """Write the block of those segments; returns its bytes."""
     cdef uint16_t[GROUP] newest
     cdef uint16_t[SEGMENTS_MOST] before
     cdef uint16_t[LEVELS_MOST + 2] places
@@ -624,7 +625,7 @@ cdef uint32_t put_kept(const View* block, const Kept* kept, uint8_t* out) noexce
         places[level + 1] = places[level] + kept.counts[level]
     columns += kept.levels
     memset(newest, 0xFF, sizeof(newest))
-    for i in range(n):           # those of each start are on different levels
+    for i in range(n):           # segments of the same start are on different levels
         before[i] = newest[kept.start[i]]
         newest[kept.start[i]] = <uint16_t> i
     for x in range(GROUP):
@@ -674,7 +675,7 @@ cdef const char* levels_fault(const View* block) noexcept nogil:
 
 
 cdef const char* runs_fault(const View* block, int* run_end) noexcept nogil:
-    """What is wrong with the CRB by itself; the last LPA of each run goes to ``run_end``, by its first."""
+    """What is wrong with the CRB by itself; sets ``run_end`` at the first LPA of each run to its last."""
     cdef Bits seen
     cdef uint32_t i, start = 0
     cdef bint begins = True
@@ -720,11 +721,11 @@ cdef const char* crb_fault(const View* block) noexcept nogil:
 
 
 cdef const char* fault_of(const uint8_t* block, uint32_t bytes) noexcept nogil:
-    """What is wrong with a block that may be anything, or NULL. A sound one has these properties: its bytes are what
-    its head says; it has 1 to 255 levels and at most 256 segments; in each level the segments are sorted and do not
-    overlap; accurate segments have the slope of their stride, and end on it; approximate ones have one run of the CRB
-    each, which begins with their start and ends with their end, and no run is left over; the runs are sorted, and by
-    their starts; no LPA is twice in the CRB, so that no two approximate segments have one start."""
+    """What is wrong with an arbitrary block, or NULL. A sound block has these properties: it is as long as its head
+    says; it has 1 to 255 levels and at most 256 segments; in each level the segments are sorted and do not overlap;
+    accurate segments have the slope of their stride, and end on it; each approximate one has a run of the CRB that
+    begins with its start and ends with its end, and no run is left over; the runs are sorted, and are ordered by their
+    starts; no LPA is twice in the CRB, so no two approximate segments have the same start."""
     cdef View parts
     cdef const char* fault
     if bytes < HEAD or block[0] == 0 or bytes < HEAD + <uint32_t> block[0] or bytes != block_bytes(block):

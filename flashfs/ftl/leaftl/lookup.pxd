@@ -7,7 +7,7 @@ from flashfs.ftl.leaftl.segments cimport SegmentTable
 from flashfs.ftl.leaftl.table_pages cimport TablePages
 
 cdef enum:
-    PART = 256               # LPAs that are asked for at once: a group
+    PART = 256               # LPAs looked up at once: a group
     SPARE_MOST = 2048        # bytes of the largest OOB
 
 
@@ -21,10 +21,10 @@ cdef class LearnedPlaces(PagedMapping):
     cdef uint32_t[PART] part_ppas
     cdef uint8_t[PART] part_levels
     cdef uint8_t[PART] part_about
-    cdef uint32_t named_lpa, named_ppa     # what after_miss said last, until the next look-up
-    cdef uint32_t list_at                  # the page whose OOB is in ``spare``; NONE: none that can be relied on
+    cdef uint32_t named_lpa, named_ppa     # the last result of ``after_miss``, until the next look-up
+    cdef uint32_t list_at                  # the page whose OOB is in ``spare``; NONE: no valid one
     cdef uint8_t[SPARE_MOST] spare
-    cdef set half_erased                   # blocks with a page of a run that is gone: their erase had begun
+    cdef set half_erased                   # blocks that lost a page of a run: their erase had begun
     cdef uint32_t named(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) noexcept nogil
     cdef bint in_reach(self, uint32_t ppa, uint32_t predicted) noexcept nogil
     cdef uint32_t next_probe(self, uint32_t predicted, uint32_t ppa) noexcept nogil

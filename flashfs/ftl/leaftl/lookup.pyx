@@ -1,9 +1,9 @@
 # distutils: language = c++
-"""LeaFTL: where is an LPA? What the segments say, and where that is a guess, what the OOBs of pages say of it.
+"""LeaFTL's look-up: what the segments predict and, where that is a guess, what the OOBs of pages say.
 
 With gamma 0 a segment's answer is exact. With a larger one it may be off by gamma pages: then the page that was read
-names the LPAs of its neighbours in its OOB, and one more read finds the right one (3.5). Whoever invalidates a page
-must know for certain; it asks validity first, then a list of neighbours, and reads one only if it must.
+names the LPAs of its neighbours in its OOB, and one more read finds the right one (3.5). Code that invalidates a page
+must know its exact place: it asks validity first, then the list of neighbours read last, and reads one only if it must.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
@@ -22,18 +22,18 @@ from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 from flashfs.ftl.leaftl.table_pages import span_of
 
 cdef enum:
-    PAIR_MOST = 4            # LPAs: two that lie farther apart are no pair (docs/ftl/leaftl.md, "Decisions")
+    PAIR_MOST = 4            # LPAs: two points farther apart are no pair (docs/ftl/leaftl.md, "Decisions")
 
 
 def oob_bytes(gamma):
-    """What a page's OOB holds beside the engine's: the LPAs of the gamma pages before it and behind it, 4 bytes each.
-    The paper's 2 gamma + 1 entries have the page's own LPA in the middle; here that is in the engine's part."""
+    """Bytes of the scheme's part of a page's OOB: the LPAs of the gamma pages before it and after it, 4 bytes each. The
+    paper's 2 gamma + 1 entries have the page's own LPA in the middle; here that is in the engine's part."""
     return 8 * gamma
 
 
 cdef class LearnedPlaces(PagedMapping):
-    """The log-structured mapping table, and what it takes to be sure. ``gamma`` in pages, ``grown`` as SegmentTable has
-    it; when all of it is compacted (``compact_every``) is the mapping's."""
+    """The log-structured mapping table, and the checks that make a prediction certain. ``gamma`` in pages, ``grown`` as
+    for SegmentTable; ``compact_every`` is used by the mapping."""
 
     def __cinit__(self, Engine ssd not None, uint32_t gamma, uint64_t compact_every, uint32_t grown):
         cdef Gmd gmd
@@ -53,8 +53,8 @@ cdef class LearnedPlaces(PagedMapping):
 
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
                           int64_t* ready) except? 0xFFFFFFFF nogil:
-        """The groups of the first LPAs are in memory. To bring one in may push others out, so only the first group of a
-        batch is brought in. What is written needs its group when it is learned, and brings it in then."""
+        """Bring the group of the first LPA into memory; returns how many LPAs are ready. Loading a group may evict
+        others, so only the first group of a batch is loaded. A write loads its group when it is learned."""
         cdef uint32_t i
         if writing or not self.pages.limit:
             return n
@@ -89,7 +89,7 @@ cdef class LearnedPlaces(PagedMapping):
         return 0
 
     cdef uint32_t unmapped_from(self, uint32_t lpa, uint32_t n) noexcept nogil:
-        """Of groups that have no segment nothing is mapped."""
+        """How many LPAs from ``lpa`` on are in groups without a segment."""
         cdef uint32_t first = lpa
         while first < lpa + n and self.table.directory[first // GROUP] == 0:
             first = min(lpa + n, (first // GROUP + 1) * GROUP)
@@ -107,12 +107,12 @@ cdef class LearnedPlaces(PagedMapping):
         return 0
 
     cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil:
-        """The list in the OOB of the page that was read names the right one (3.5). Where that page cannot be read, or
-        does not say, another of the run does."""
+        """The page to try after ``ppa`` was read and is not the LPA's: the one that its OOB's list names (3.5), or if
+        that page cannot be read or does not list the LPA, the next one in reach. NONE if there is none."""
         cdef uint32_t predicted = NONE, levels = 0, found
         cdef bint about = False
         if self.gamma == 0 or (lpa == self.named_lpa and ppa == self.named_ppa):
-            return NONE                    # the place is known, and this was it
+            return NONE                    # the place is certain, so there is no other to try
         if not self.table.find(lpa, &predicted, &levels, &about) or not about:
             return NONE
         if oob != NULL:
@@ -137,7 +137,7 @@ cdef class LearnedPlaces(PagedMapping):
         return NONE
 
     cdef bint in_reach(self, uint32_t ppa, uint32_t predicted) noexcept nogil:
-        """Whether a segment that predicts the one may mean the other."""
+        """Whether a segment that predicts ``predicted`` may mean ``ppa``."""
         cdef uint32_t away = ppa - predicted if ppa > predicted else predicted - ppa
         return away <= self.gamma and ppa // self.ssd.nand.pages_per_block == predicted // self.ssd.nand.pages_per_block
 
@@ -157,11 +157,11 @@ cdef class LearnedPlaces(PagedMapping):
             if self.in_reach(ppa, predicted):
                 return ppa
 
-    # --- where exactly? Whoever invalidates a page must know
+    # --- the exact place, which code that invalidates a page must know
 
     cdef int places(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
-        """Where each of ``n`` LPAs (PART at most) lies for certain, NONE if nowhere. ``part_about`` is 1 where a
-        segment is approximate, and 2 where the LPA is mapped and cannot be found."""
+        """The exact PPAs of ``n`` LPAs (PART at most), NONE if unmapped. ``part_about`` is 1 where a segment is
+        approximate, and 2 where the LPA is mapped but cannot be found."""
         cdef uint32_t i
         self.table.find_many(lpas, n, ppas, NULL, self.part_about)
         self.list_at = NONE
@@ -174,10 +174,10 @@ cdef class LearnedPlaces(PagedMapping):
         return 0
 
     cdef uint32_t settle(self, uint32_t lpa, uint32_t predicted) except? 0xFFFFFFFE nogil:
-        """The page that a prediction means. It is live and in reach: if only one is, that is it. Else a list of
-        neighbours says, the one that was read last or, by a spare read, that of the predicted page."""
+        """The exact page of a prediction. It is live and in reach: if only one page is, it is that. Else a list of
+        neighbours decides: the one that was read last or, by a spare read, that of the predicted page."""
         cdef uint32_t ppa, at = predicted
-        if not self.recovering:            # until it is over, neither what lives nor what lies where is sure
+        if not self.recovering:            # during a recovery neither validity nor places are certain
             ppa = self.only_live(predicted)
             if ppa != NONE:
                 self.settled_by_live += 1
@@ -195,7 +195,7 @@ cdef class LearnedPlaces(PagedMapping):
         return NONE
 
     cdef uint32_t only_live(self, uint32_t predicted) except? 0xFFFFFFFE nogil:
-        """The live page in reach of a prediction, if there is one only."""
+        """The live page in reach of a prediction, if there is exactly one."""
         cdef uint32_t pages = self.ssd.nand.pages_per_block, first = predicted - predicted % pages
         cdef uint32_t ppa, only = NONE
         cdef uint32_t low = max(first, predicted - self.gamma if predicted > self.gamma else 0)
@@ -207,7 +207,7 @@ cdef class LearnedPlaces(PagedMapping):
         return only
 
     cdef uint32_t listed(self, uint32_t lpa, uint32_t predicted) except? 0xFFFFFFFE nogil:
-        """Where the list that was read last has ``lpa``, if the prediction can mean that."""
+        """The PPA of ``lpa`` in the list read last, if the prediction can mean that; else NONE."""
         cdef uint32_t ppa
         if self.list_at == NONE:
             return NONE
@@ -217,7 +217,7 @@ cdef class LearnedPlaces(PagedMapping):
         return NONE
 
     cdef bint read_list(self, uint32_t ppa) except -1 nogil:
-        """A spare read, on the map's account; whether it found a page's list."""
+        """Read a page's OOB, with cause MAP; returns whether it has a list."""
         cdef uint8_t status = 0
         cdef uint32_t block = ppa // self.ssd.nand.pages_per_block, page = ppa % self.ssd.nand.pages_per_block
         self.settled_by_read += 1
@@ -236,8 +236,8 @@ cdef class LearnedPlaces(PagedMapping):
         return ppa
 
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
-        """That LPA of which the table says so; or, where it says so of several, the one that a neighbour's list names,
-        or that is found nowhere else."""
+        """The LPA that the table maps to ``ppa``. If it may be several, the one that a neighbour's list names, or that
+        has no other page."""
         cdef uint32_t lpa, predicted = NONE, levels = 0, claim = self.claimed(ppa), lost = NONE
         cdef bint about = False
         for lpa in range(self.ssd.lpas):

@@ -1,10 +1,10 @@
 # distutils: language = c++
-"""LeaFTL: the map as line segments that were learned from it (ASPLOS'23). What the paper replaces is the mapping; how
-pages come to lie so that a few lines describe them (a sorted buffer, a block at a time) is the engine's to offer.
+"""LeaFTL: the map as line segments learned from it (ASPLOS'23). The paper replaces the mapping; the engine offers what
+places pages so that a few lines describe them (a sorted buffer, a block at a time).
 
-The table answers from segments (segments.pyx); lookup.pyx says how sure that is. A page names in its OOB only
-neighbours of its own *run*, those that were programmed with it, and a segment predicts only pages of the run that it
-was learned from. docs/ftl/leaftl.md says why, and what recovery (recovery.pyx) makes of it.
+The table answers from segments (segments.pyx); lookup.pyx handles their uncertainty. A page's OOB names only neighbours
+of its own *run*, pages that were programmed with it, and a segment predicts only pages of the run that it was learned
+from. docs/ftl/leaftl.md gives the reasons, and how recovery (recovery.pyx) uses that.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -37,7 +37,7 @@ cdef class SegmentMap(LearnedRecovery):
     cdef readonly uint64_t compact_every   # host pages between compactions; 0: never
     cdef readonly uint64_t compactions
     cdef uint64_t since_compaction
-    cdef uint64_t seen_writes              # of the engine's count, which may start over
+    cdef uint64_t seen_writes              # the engine's ``host_write`` when last seen; it may restart
 
     def __cinit__(self, Engine ssd not None, uint32_t gamma, uint64_t compact_every, uint32_t grown):
         self.compact_every = compact_every
@@ -45,8 +45,8 @@ cdef class SegmentMap(LearnedRecovery):
     # --- changes
 
     def refuses(self, Validity validity not None):
-        """A translation page that is lost is made again from pages that are live, learned as they lie: a store that has
-        not noticed what died, or that may not be asked for each page, does not give the table that was lost."""
+        """A lost translation page is rebuilt from the live pages, learned where they lie. A validity store that has not
+        noticed all dead pages, or that must not be asked for each page, would not give the lost table."""
         if validity.late or validity.in_flash:
             return ("leaftl: lost pages of its table are made again from the pages that live: use a validity store in "
                     "DRAM that is not late")
@@ -72,8 +72,8 @@ cdef class SegmentMap(LearnedRecovery):
         return 0
 
     cdef int insert_unsorted(self, const uint32_t* lpas, uint32_t n, uint32_t* olds) except -1 nogil:
-        """Pages that lie in no order of LPAs, at ``part_ppas``: of an LPA that comes twice the last counts. They are
-        learned exactly: a guess could meet the earlier of two pages of one LPA, and that would look right."""
+        """Learn pages in no LPA order, at ``part_ppas``; of an LPA that comes twice the last counts. They are learned
+        exactly: a guess could meet the earlier of two pages of one LPA, which would look right."""
         cdef uint64_t[PART] keys
         cdef uint32_t[PART] ppas
         cdef uint32_t i, lpa, at, kept = 0, gamma = self.table.rules.gamma
@@ -98,7 +98,7 @@ cdef class SegmentMap(LearnedRecovery):
         return 0
 
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
-        """Cleaning sorted them: what went to one block in one go is a run."""
+        """Cleaning sorted the pages by LPA: what went to one block in a row is a run."""
         cdef uint32_t i = 0, run, pages = self.ssd.nand.pages_per_block
         while i < n:
             run = 1
@@ -110,9 +110,9 @@ cdef class SegmentMap(LearnedRecovery):
         return 0
 
     cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* yes) except -1 nogil:
-        """Where the table is not exact, a page in reach is believed that alone says it is that LPA's; of two in reach
-        that say so, and of one that was asked for by itself, the lists decide. So they do of each where validity is
-        late: a superseded page in reach says so too."""
+        """Where the table is approximate, a page in reach is taken as the LPA's if no other claims that LPA. Lists
+        decide between two in reach that claim it, and for a page that is asked for alone. If validity is late, they
+        decide for each page: a superseded page in reach claims its LPA too."""
         cdef uint32_t i, k, at, predicted = NONE, levels = 0
         cdef bint about = False
         if self.ssd.validity.late:
@@ -155,14 +155,14 @@ cdef class SegmentMap(LearnedRecovery):
             if mapped:
                 self.table.unmap_run(self.part_lpas, mapped)
             if not self.exact:
-                missing |= mapped != 0      # whether or not a page dies of it
+                missing |= mapped != 0      # whether or not a page dies
                 self.drop_strays(NULL, lpa + i, part, olds + i)
             i += part
         return missing
 
     cdef int stamp(self, uint8_t* oob, const uint32_t* lpas, const Extent* at, uint32_t before,
                    uint32_t behind) except -1 nogil:
-        """The LPAs of the gamma pages before and behind, as far as the run goes; NONE beyond."""
+        """Stamp the LPAs of the gamma pages before and after each page, as far as the run goes; NONE beyond."""
         cdef uint32_t i, left, right, gamma = self.gamma
         if gamma == 0:
             return 0
@@ -178,7 +178,7 @@ cdef class SegmentMap(LearnedRecovery):
     # --- translation pages
 
     cdef int lpas_of(self, uint32_t id, uint32_t* first, uint32_t* n) noexcept nogil:
-        """Of the translation page that the id is in."""
+        """The LPAs of the translation page that has ``id``."""
         cdef uint32_t group = id // self.pages.gmd.span, at = <uint32_t> self.pages.gmd.place_of(group), end
         first[0] = group - group % REGION + self.pages.gmd.regions[group // REGION].pages[at].first
         end = first[0] + self.pages.gmd.regions[group // REGION].pages[at].n
@@ -193,22 +193,22 @@ cdef class SegmentMap(LearnedRecovery):
         return self.pages.is_sound(id)
 
     cdef int page_gone(self, uint32_t id) except -1 nogil:
-        """What is in memory too counts as changed from now on."""
+        """Rebuild a lost translation page; if its groups are in memory, mark them as changed instead."""
         cdef uint32_t group = id // self.pages.gmd.span
         if self.table.directory[group] == ABSENT:
             return self.rebuild(id)
         return self.pages.changes(group)
 
     cdef uint64_t dirty(self) noexcept nogil:
-        """Bytes of groups that are in memory alone."""
+        """Bytes of groups that are in memory but not in flash."""
         return self.pages.dirty_bytes()
 
     cdef bint write_next(self) except -1 nogil:
         return self.pages.write_next()
 
     cdef int housekeep(self) except -1 nogil:
-        """At most half of the budget is changed groups, and no more than all of it in use. What the host wrote counts
-        for compaction, also what was overwritten in the buffer."""
+        """Write back changed groups beyond half of the budget, and evict beyond all of it. Compaction counts all writes
+        of the host, including those that were overwritten in the buffer."""
         cdef uint64_t written = (<Ssd> self.ssd).host_write
         self.since_compaction += written - self.seen_writes if written >= self.seen_writes else written
         self.seen_writes = written
@@ -224,14 +224,14 @@ cdef class SegmentMap(LearnedRecovery):
         return self.pages.shrink(0)
 
     def least_share(self):
-        """Unless the largest table fits, or a smaller limit was given."""
+        """SHARE_LEAST translation pages, or less if the largest table, or a limit that was set before, takes less."""
         largest = <uint64_t> self.table.groups * BLOCK_MOST
         limit = min(largest, self.pages.limit) if self.pages.limit else largest
         return min(limit, SHARE_LEAST * <uint64_t> self.pages.capacity)
 
     def limit_tables(self, int64_t given):
-        """The groups in memory get the ``given`` bytes; no limit if even the largest table fits that, or a smaller one
-        was set already."""
+        """Give the groups in memory the ``given`` bytes; no limit if even the largest table fits, and a smaller limit
+        that was set before stays. BindError if that is too little."""
         cdef uint64_t least = SHARE_LEAST * self.pages.capacity, share = <uint64_t> max(given, <int64_t> 0)
         if share >= <uint64_t> self.table.groups * BLOCK_MOST or 0 < self.pages.limit <= share:
             return
@@ -240,9 +240,9 @@ cdef class SegmentMap(LearnedRecovery):
         self.limit_groups(share)
 
     def limit_groups(self, uint64_t most):
-        """No more than ``most`` bytes of groups are in memory between requests, as far as that can be; RoomError if the
-        chip has no room for the rest. In flash every translation page may be there twice, and cleaning has one more
-        open block."""
+        """Keep at most ``most`` bytes of groups in memory between requests, as far as possible; RoomError if the chip
+        has no room for the rest. Flash may have two versions of every translation page, and cleaning has one more open
+        block."""
         cdef uint32_t per_block = self.ssd.nand.pages_per_block
         need = -(-2 * self.table.groups * self.pages.gmd.span // per_block) + 2
         spare = spare_blocks(self.ssd)
@@ -273,8 +273,8 @@ cdef class SegmentMap(LearnedRecovery):
         return views.survey(self.table)
 
     def figures(self):
-        """As ``survey``, and what happened since the device was opened. ``lookups_by_level``: how many ended at each
-        level from the top on."""
+        """As ``survey``, and counts since the device was opened. ``lookups_by_level``: how many ended at each level
+        from the top on."""
         return {
             "gamma": self.gamma,
             **self.survey(),

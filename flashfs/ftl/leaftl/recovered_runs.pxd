@@ -1,10 +1,10 @@
 # What a recovery of LeaFTL has found so far; see recovered_runs.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-cdef struct Found:           # this LPA is there
+cdef struct Found:           # an LPA and its PPA
     uint32_t lpa, ppa
-    uint32_t number          # in the order of hearing; its stamp is at number * stamp_bytes
-    bint alone               # to be learned by itself: nothing is known of its neighbours
+    uint32_t number          # in the order of ``add``; its stamp is at number * stamp_bytes
+    bint alone               # learned alone: its neighbours are unknown
 
 
 cdef class FoundPages:

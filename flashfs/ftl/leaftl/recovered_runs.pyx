@@ -1,7 +1,7 @@
 # cold
 # distutils: language = c++
-"""What a recovery of LeaFTL has found: pages newer than the checkpoint, with the lists of their neighbours, to be
-learned again in runs. docs/ftl/leaftl.md, "Recovery"."""
+"""Pages that a recovery of LeaFTL found to be newer than the checkpoint, with their lists of neighbours, so that they
+can be learned again in runs. docs/ftl/leaftl.md, "Recovery"."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
@@ -17,7 +17,7 @@ cdef bint by_ppa(const Found& a, const Found& b) noexcept nogil:
 
 
 cdef class FoundPages:
-    """First ``add`` all, then ``settle``, then take ``run`` after run."""
+    """Call ``add`` for all, then ``settle``, then ``run`` repeatedly."""
 
     def __cinit__(self, uint32_t gamma, uint32_t pages_per_block):
         self.gamma = gamma
@@ -36,8 +36,8 @@ cdef class FoundPages:
         return 0
 
     cdef int add(self, uint32_t lpa, uint32_t ppa, const uint8_t* stamp) except -1 nogil:
-        """An LPA that is named again goes back to where a move that was not finished had taken it from; the stamp is
-        then the copy's."""
+        """Add a page. An LPA that is added again goes back to the source of an unfinished move; the stamp is then the
+        copy's."""
         cdef Found* at
         if self.n == self.room:
             self.grow()
@@ -66,8 +66,7 @@ cdef class FoundPages:
         return 0
 
     cdef int settle(self) noexcept nogil:
-        """Of an LPA that was named more than once the last place counts, by itself; then all are put in the order of
-        PPAs."""
+        """Of an LPA that was added more than once keep the last place, to be learned alone; then sort all by PPA."""
         cdef uint32_t i, n = 0
         sort(self.found, self.found + self.n, by_lpa)
         for i in range(self.n):
@@ -83,7 +82,7 @@ cdef class FoundPages:
         return 0
 
     cdef uint32_t run(self, uint32_t first, uint32_t* lpas, uint32_t* ppas, uint32_t most) noexcept nogil:
-        """The pages from number ``first`` on that can be learned together; how many, ``most`` at most."""
+        """The pages from number ``first`` on that can be learned together; returns how many, ``most`` at most."""
         cdef uint32_t n = 0
         while n < most and first + n < self.n and (
                 n == 0 or self.are_of_one_run(self.found + first + n - 1, self.found + first + n)):
@@ -100,7 +99,7 @@ cdef class FoundPages:
         return lpa
 
     cdef bint names_itself(self, const Found* page) noexcept nogil:
-        """Whether a neighbour was of the same LPA: a guess that met it would take it for the right one."""
+        """Whether a neighbour had the same LPA: a guess that met it would take it for the right page."""
         cdef uint32_t i, lpa
         for i in range(2 * self.gamma):
             memcpy(&lpa, self.stamps + <uint64_t> page.number * self.stamp_bytes + 4 * i, 4)
@@ -109,8 +108,8 @@ cdef class FoundPages:
         return False
 
     cdef bint are_of_one_run(self, const Found* a, const Found* b) noexcept nogil:
-        """Whether both can be learned together. An exact line asks for nothing; for others, both pages must name each
-        other, so that every page between them does too."""
+        """Whether both can be learned together. An exact line has no further condition; for others, the two pages must
+        list each other, so that every page between them does too."""
         cdef uint32_t away = b.ppa - a.ppa
         if a.ppa // self.pages_per_block != b.ppa // self.pages_per_block or a.lpa >= b.lpa:
             return False

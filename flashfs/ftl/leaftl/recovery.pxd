@@ -6,7 +6,7 @@ from flashfs.ftl.leaftl.lookup cimport LearnedPlaces
 
 
 cdef class LearnedRecovery(LearnedPlaces):
-    cdef bint in_range                     # what ``misfit`` found was at least of this chip
+    cdef bint in_range                     # all PPAs that ``misfit`` found are of this chip
     cdef FoundPages found
     cdef int relearn(self) except -1 nogil
     cdef int squeeze(self) except -1 nogil

@@ -1,7 +1,7 @@
 # cold
 # distutils: language = c++
-"""LeaFTL's checkpoint, and its recovery: the checkpoint's table stands until every LPA is settled; then what is
-newer is learned again, in the runs in which it was programmed (recovered_runs.pyx). docs/ftl/leaftl.md, "Recovery"."""
+"""LeaFTL's checkpoint and recovery: the checkpoint's table is kept until every LPA is settled; then newer pages are
+learned again, in the runs in which they were programmed (recovered_runs.pyx). docs/ftl/leaftl.md, "Recovery"."""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.parts.defaults.map_check cimport MapCheck
@@ -17,8 +17,8 @@ from flashfs.ftl.leaftl.table_pages import IN_FLASH
 
 def saved_bytes(lpas):
     """The most that a checkpoint of so many LPAs takes: for each group its length (2 bytes) and its block, which is
-    compacted if it is larger than a block needs to be in which no LPA is held twice. One that is in a translation page
-    takes less: its part in the directory of those."""
+    compacted if it is larger than a block that holds no LPA twice can be. A group in a translation page takes less: its
+    part in the directory of those."""
     full, rest = divmod(lpas, GROUP)
     return full * (2 + group_most(GROUP)) + (max(2 + group_most(rest), <uint32_t> 74) if rest else 0)
 
@@ -29,7 +29,7 @@ cpdef uint32_t group_most(uint32_t lpas) noexcept nogil:
 
 
 cdef class LearnedRecovery(LearnedPlaces):
-    """How the table comes back."""
+    """The table's checkpoint and recovery."""
 
     def __cinit__(self, Engine ssd not None, uint32_t gamma, *_):
         self.found = FoundPages(gamma, ssd.nand.pages_per_block)
@@ -38,7 +38,7 @@ cdef class LearnedRecovery(LearnedPlaces):
         return self.found.add(lpa, ppa, scheme_oob)
 
     cdef int relearn(self) except -1 nogil:
-        """What is newer than the checkpoint, in the order of PPAs, run by run."""
+        """Learn the pages newer than the checkpoint, in the order of PPAs, run by run."""
         cdef uint32_t first = 0, n
         self.found.settle()
         while first < self.found.n:
@@ -49,9 +49,9 @@ cdef class LearnedRecovery(LearnedPlaces):
         return 0
 
     def recovery_erased(self):
-        """A block in which a page of a run reads as erased was being erased when the power went, or the host lost the
-        erase and kept what was programmed behind it: all in it had been superseded. Only a prediction that is no
-        certainty has to look there."""
+        """Blocks in which a page of a run reads as erased: either their erase was interrupted by the power cut, or the
+        host lost the erase and kept what was programmed after it. All their pages were superseded. Only an approximate
+        prediction needs to look there."""
         return self.half_erased
 
     def recovery_steps(self):
@@ -63,7 +63,7 @@ cdef class LearnedRecovery(LearnedPlaces):
         return f"{n} pages"
 
     def recovery_ends(self):
-        """Without a budget, all that is in flash comes into memory too."""
+        """Learn again what was found; without a budget, also load all translation pages."""
         self.relearn()
         if not self.pages.limit:
             self.pages.load_all()
@@ -72,7 +72,7 @@ cdef class LearnedRecovery(LearnedPlaces):
         self.half_erased = set()
 
     cdef int squeeze(self) except -1 nogil:
-        """Every group fits its part of a checkpoint."""
+        """Compact each group that exceeds its part of a checkpoint."""
         cdef uint32_t group, lpas
         for group in range(self.table.groups):
             lpas = min(<uint32_t> GROUP, self.ssd.lpas - group * GROUP)
@@ -93,8 +93,8 @@ cdef class LearnedRecovery(LearnedPlaces):
         self.half_erased = set()
 
     def save(self):
-        """For each group the length of its block (2 bytes), then the block; or IN_FLASH, and the section ``gmd`` says
-        where it is."""
+        """For each group the length of its block (2 bytes), then the block; or IN_FLASH for a group that the section
+        ``gmd`` locates."""
         cdef uint32_t group, n
         cdef uint64_t total = 0
         cdef uint8_t[::1] bytes_of
@@ -114,11 +114,11 @@ cdef class LearnedRecovery(LearnedPlaces):
             at[0] = n & 255
             at[1] = <uint8_t> (n >> 8)
             at += 2 + n
-        # without a byte: after damage, several LPAs may name one page, and live pages are no count of those mapped
+        # "inexact" is empty: after damage, several LPAs may map to one page, so live pages do not count mapped LPAs
         return {"groups": out, "gmd": self.pages.gmd.saved(), **({} if self.exact else {"inexact": b""})}
 
     def load(self, sections):
-        """The inverse; ValueError names the first group that cannot be."""
+        """The inverse; ValueError names the first group that is wrong."""
         cdef const uint8_t[::1] saved = sections["groups"]
         cdef uint64_t at = 0, size = saved.shape[0]
         cdef uint32_t group, n, elsewhere = 0
@@ -148,20 +148,20 @@ cdef class LearnedRecovery(LearnedPlaces):
     # --- does it fit the pages?
 
     def verify(self, bint whole=True):
-        """Of guesses only so much: that they are pages of this chip. ``doubt`` says the rest."""
+        """ValueError for a misfit. Guesses must only be pages of this chip; ``doubt`` checks the rest."""
         wrong = self.misfit(whole)
         if wrong and (self.gamma == 0 or not self.in_range):
             raise ValueError(wrong)
 
     def doubt(self, bint whole=True):
-        """A page that lies about its LPA may have misled whoever overwrote its neighbours."""
+        """What ``verify`` tolerates, or None: a page with a false LPA may have misled overwrites of its neighbours."""
         return self.misfit(whole) if self.gamma else None
 
     def misfit(self, bint whole):
         """The first thing that is wrong, or None: each mapped page is live, no two LPAs share one, and no other page is
-        live, but for translation pages. Of a guess only so much is asked: that a live page is in reach. Groups that are
-        in flash are read if ``whole``, but not while a recovery may have to find them first; MapLostError if they
-        cannot be. So is validity in flash; else its counts alone are compared."""
+        live except translation pages. A guess must only have a live page in reach. Groups in flash are read if
+        ``whole``, but not during a recovery, which may have to find them first; MapLostError if they cannot be read.
+        Validity in flash is read likewise; else only its counts are compared."""
         cdef MapCheck agreement = MapCheck(self.ssd)
         cdef uint32_t first = 0, i, n, ppa
         cdef uint64_t others = 0

@@ -8,9 +8,9 @@ cdef enum:
     SPAN_MOST = 1048576          # pages that a piece may reach from its first PPA, either way
     FEWEST = 0                   # as few pieces as can be
     SMALLEST = 1                 # as few bytes: an approximate piece also costs a CRB byte for each LPA, and one null
-    PIECE_BYTES = 8              # of a packed segment, for SMALLEST
+    PIECE_BYTES = 8              # size of a packed segment, for SMALLEST
     APPROXIMATE = 1              # in a slope's lowest bit
-    SLOPE_BITS = 0x7FFF          # a slope is never negative: whoever stores it may use the sign bit
+    SLOPE_BITS = 0x7FFF          # a slope is never negative: a table may use the sign bit
 
 cdef struct Rules:
     uint32_t gamma               # pages; 0: accurate pieces only
@@ -19,7 +19,7 @@ cdef struct Rules:
     uint32_t objective           # FEWEST or SMALLEST
 
 cdef struct Piece:
-    uint32_t first, n            # which points
+    uint32_t first, n            # the points
     uint32_t start, length       # offset in the group of the first LPA, and from there to the last
     uint32_t intercept           # modulo 2^32
     uint16_t slope               # half precision; APPROXIMATE is its lowest bit

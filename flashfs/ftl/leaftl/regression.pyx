@@ -4,29 +4,29 @@ A run is sorted by LPA, and no LPA comes twice. A *piece* stands for consecutive
 
     PPA = f(x) = ceil(K x) + I      x: offset of the LPA in its group; K: half-precision float >= 0; I: integer mod 2^32
 
-A piece is *accurate* or *approximate*, and K's lowest bit says which (0 accurate). What is judged is always the line as
-it is encoded, in whole numbers, never the line before rounding:
+A piece is *accurate* or *approximate*, as K's lowest bit says (0: accurate). Lines are always tested as encoded, in
+whole numbers, never before rounding:
 
 - accurate: one point (K = 0, I = PPA), or LPAs of a constant stride n of 1 to 255 on PPAs that rise by one, where K is
   the largest even half not above 1/n and f gives every PPA exactly. Which LPAs it holds follows from its start, its
   length and round(1/K): no list of them is needed.
 - approximate: any points for which some odd half K and integer I give |f(x) - PPA| <= gamma at every one of them.
-  Which LPAs it holds has to be listed by whoever stores it. gamma 0 has none.
+  The table that stores it must list the LPAs that it holds. With gamma 0 there are none.
 
 No piece crosses a group or (if ``pages_per_block`` is given) a block, or reaches 2^20 pages from its first PPA. With
 ``pages_per_block``, f stays within the PPAs that the run has in that block: a page that is read for a wrong prediction
 is then always a programmed one of the same block, whose OOB names its neighbours. On the workload of docs/ftl/leaftl.md
 this costs 2 to 5 % more pieces, and nothing at gamma 16.
 
-**FEWEST** takes the longest piece at each point. Both kinds are hereditary (a part of a piece is one too), so the
-longest first is also the fewest of all covers, and the search for the longest is exhaustive over K and I in effect:
+**FEWEST** takes the longest piece at each point. Both kinds are hereditary (a part of a piece is a piece too), so this
+greedy cover has the fewest pieces, and the search for the longest is in effect exhaustive over K and I:
 
 - The lines that pass all points so far form a convex polygon in the plane of (K, I). Each point cuts off what passes
   above or below it: that is the whole feasible range of slopes, not the cone through one anchor.
-- A *witness*, an encodable line from its middle, is carried along. As long as it passes the next point, nothing
-  is searched. When it fails, each integer I of the polygon, from the middle outwards, is asked for its range of K, in
-  exact fractions over all points, until one has an odd half in it. If none has, no encodable line passes.
-- The polygon is kept in floating point and a little too large, so rounding can only cost time.
+- A *witness*, an encodable line from its middle, is carried along. As long as it passes the next point, no search is
+  needed. When it fails, each integer I of the polygon, from the middle outwards, is tested for its range of K, in exact
+  fractions over all points, until one has an odd half in it. If there is none, no encodable line passes.
+- The polygon is kept in floating point and slightly too large, so rounding can only cost time.
 
 **SMALLEST** weighs pieces by the bytes they take in a table: 8, and for an approximate one also a byte for each LPA and
 a null. A stretch that one approximate piece could cover is divided the cheapest way between both kinds.
@@ -36,9 +36,9 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 cdef enum:
-    CORNERS = 32                 # of a polygon; one that would have more is left uncut, and so too large
+    CORNERS = 32                 # most corners of a polygon; a cut beyond that is skipped: it stays too large
     HALF_INFINITE = 0x7C00
-    WINDOW = 256                 # points that are divided at once for SMALLEST
+    WINDOW = 256                 # most points that SMALLEST divides at once
 
 cdef double SMALLEST_NORMAL = 0.00006103515625  # 2^-14
 cdef double SLACK = 1e-5         # by which the polygon is too large, in pages: above any rounding
@@ -56,14 +56,14 @@ cdef struct Fit:                 # the points that a line is sought for; y is a 
     uint32_t cut_to              # the polygon knows the points before this one
     int64_t gamma
     int64_t low, high            # what f may predict, less the first PPA
-    Polygon[2] areas             # one in use, the other for its next cut
+    Polygon[2] areas             # one in use, one for the next cut
     Polygon* area
     uint16_t slope               # the witness
     int64_t intercept
     uint64_t slope_scaled
 
 
-# --- half precision: every step is exact, whatever the compiler thinks of 16-bit floats
+# --- half precision: every step is exact, without 16-bit floats of the compiler
 
 cdef double half_value(uint16_t half) noexcept nogil:
     """The number that ``half`` encodes."""
@@ -95,7 +95,7 @@ cdef uint16_t half_nearest(double value) noexcept nogil:
 
 
 cdef uint16_t half_floor(double value) noexcept nogil:
-    """The largest finite half not above ``value``; 0 for what is negative."""
+    """The largest finite half not above ``value``; 0 for a negative one."""
     cdef uint64_t bits
     if not value > 0:
         return 0
@@ -116,7 +116,7 @@ cdef inline void corner(Polygon* area, double k, double b) noexcept nogil:
 
 
 cdef void cut(Fit* fit, double* heights, double bound, bint above) noexcept nogil:
-    """Keep what is above the bound, or what is below it; ``heights`` are the corners', and change with them."""
+    """Keep the part above the bound, or below it; ``heights`` are the corners', and are updated."""
     cdef Polygon* old = fit.area
     cdef Polygon* new = &fit.areas[fit.area == &fit.areas[0]]
     cdef double[CORNERS] kept
@@ -145,7 +145,7 @@ cdef void cut(Fit* fit, double* heights, double bound, bint above) noexcept nogi
 
 
 cdef inline void strip(const Fit* fit, uint32_t at, double* low, double* high) noexcept nogil:
-    """Between what b + k x point ``at`` lets pass. Where x is 0 only whole numbers count: half a page more is exact."""
+    """The bounds of b + k x at point ``at``. If x is 0, b is a whole number, so bounds half a page higher are exact."""
     cdef int64_t y = <int64_t> fit.ppas[at] - fit.ppas[0]
     low[0] = <double> (max(y - fit.gamma, fit.low) - 1) - SLACK
     high[0] = <double> min(y + fit.gamma, fit.high) + SLACK
@@ -155,7 +155,7 @@ cdef inline void strip(const Fit* fit, uint32_t at, double* low, double* high) n
 
 
 cdef bint narrow(Fit* fit, uint32_t at) noexcept nogil:
-    """Take from the polygon what misses point ``at``; whether anything is left."""
+    """Cut off the lines that miss point ``at``; returns whether any is left."""
     cdef Polygon* area = fit.area
     cdef double x = fit.lpas[at] & fit.mask
     cdef double[CORNERS] heights
@@ -176,7 +176,8 @@ cdef bint narrow(Fit* fit, uint32_t at) noexcept nogil:
 
 
 cdef bint begin(Fit* fit) noexcept nogil:
-    """The polygon of the first point, up to the slopes that the second one allows; whether there is one."""
+    """Begin with the polygon of the first point, up to the slopes that the second allows; returns whether there is
+    one."""
     cdef double x = fit.lpas[0] & fit.mask
     cdef double dx = fit.lpas[1] - fit.lpas[0]
     cdef double low, high
@@ -248,8 +249,8 @@ cdef void witness(Fit* fit, uint16_t first, uint16_t last, int64_t intercept) no
 
 
 cdef bint line_at(Fit* fit, uint32_t n, int64_t intercept) noexcept nogil:
-    """A witness of that intercept for the first ``n`` points, if there is one: each point at x leaves the slopes in
-    (low / x, high / x], and the fractions are compared as they are."""
+    """Find a witness of that intercept for the first ``n`` points; returns whether there is one. Each point at x allows
+    slopes in (low / x, high / x]; these fractions are compared exactly."""
     cdef int64_t low = -1, low_x = 1, high = 65504, high_x = 1, y, x, least, most
     cdef uint16_t first
     cdef int last
@@ -280,9 +281,9 @@ cdef bint line_at(Fit* fit, uint32_t n, int64_t intercept) noexcept nogil:
 
 
 cdef bint try_intercept(Fit* fit, uint32_t n, int64_t intercept) noexcept nogil:
-    """A witness of that intercept for the first ``n`` points, if there is one. What lies within the polygon by more
-    than its slack is sure, what lies outside by as much is out of question, and only between the two the points are
-    asked."""
+    """Find a witness of that intercept for the first ``n`` points; returns whether there is one. A slope inside the
+    polygon by more than its slack is certain, one outside by as much is impossible; only in between are the points
+    tested."""
     cdef double low, high
     cdef uint16_t first
     cdef int last
@@ -306,7 +307,7 @@ cdef inline int odd_not_above(double value) noexcept nogil:
 
 
 cdef bint find_line(Fit* fit, uint32_t n) noexcept nogil:
-    """A line that passes the first ``n`` points, as near as can be to the middle of all that do; whether one does."""
+    """Find a line that passes the first ``n`` points, near the middle of all that do; returns whether there is one."""
     cdef Polygon* area = fit.area
     cdef double least = area.b[0], most = area.b[0], sum = 0
     cdef int64_t middle, away = 0, first, last
@@ -315,7 +316,7 @@ cdef bint find_line(Fit* fit, uint32_t n) noexcept nogil:
         least = min(least, area.b[i])
         most = max(most, area.b[i])
         sum += area.b[i]
-    first = <int64_t> least - 1  # a cast cuts towards zero: these are never too narrow
+    first = <int64_t> least - 1  # a cast truncates towards zero: these bounds are never too narrow
     last = <int64_t> most + 1
     middle = <int64_t> (sum / area.n)
     while middle - away >= first or middle + away <= last:
@@ -328,21 +329,21 @@ cdef bint find_line(Fit* fit, uint32_t n) noexcept nogil:
 
 
 cdef inline bint passes(const Fit* fit, uint32_t at) noexcept nogil:
-    """Whether the witness is good at point ``at``."""
+    """Whether the witness passes point ``at``."""
     cdef int64_t y = <int64_t> fit.ppas[at] - fit.ppas[0]
     cdef int64_t told = <int64_t> ((fit.slope_scaled * (fit.lpas[at] & fit.mask) + 0xFFFFFF) >> 24) + fit.intercept
     return max(y - fit.gamma, fit.low) <= told <= min(y + fit.gamma, fit.high)
 
 
 cdef inline bint between(const Fit* fit, uint32_t at) noexcept nogil:
-    """Whether point ``at`` lies on the line between its neighbours: whatever passes those passes it too."""
+    """Whether point ``at`` lies on the line between its neighbours: any line that passes those passes it too."""
     return (fit.lpas[at + 1] - fit.lpas[at] == fit.lpas[at] - fit.lpas[at - 1]
             and fit.ppas[at + 1] - fit.ppas[at] == fit.ppas[at] - fit.ppas[at - 1])
 
 
 cdef bint new_witness(Fit* fit, uint32_t at) noexcept nogil:
-    """One that passes all points up to ``at``; whether there is any. The last points cut most, and leave little to
-    those before them: so the polygon learns of points only now, and backwards."""
+    """Find a witness for all points up to ``at``; returns whether there is one. The last points cut most, and leave
+    little to those before them: so the polygon is cut only now, and backwards."""
     cdef uint32_t i = at
     if at == 1 and not begin(fit):
         return False
@@ -355,8 +356,7 @@ cdef bint new_witness(Fit* fit, uint32_t at) noexcept nogil:
 
 
 cdef uint32_t longest_line(Fit* fit) noexcept nogil:
-    """How many of the points, from the first on, one approximate piece can stand for: 1 if none can. Its line is the
-    witness."""
+    """How many points, from the first on, one approximate piece can hold: 1 if none can. Its line is the witness."""
     cdef uint32_t at
     cdef int64_t y
     for at in range(1, fit.n):
@@ -379,7 +379,7 @@ for _stride in range(1, STRIDE_MOST + 1):
 
 cdef uint32_t constant_stride(const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint32_t mask,
                               Piece* piece) noexcept nogil:
-    """How many points, from the first on, one accurate piece holds; its line goes to ``piece``."""
+    """How many points, from the first on, one accurate piece holds; ``piece`` gets its line."""
     cdef uint32_t stride, i
     cdef uint64_t k
     piece.slope = 0
@@ -403,8 +403,8 @@ cdef uint32_t constant_stride(const uint32_t* lpas, const uint32_t* ppas, uint32
 
 
 cdef void settle(const Fit* fit, uint32_t first, uint32_t n, Piece* piece) noexcept nogil:
-    """The witness as the line of points ``first`` to ``first + n``: of the intercepts that are within gamma at each of
-    them, the one that is right for most."""
+    """Set the piece's line from the witness, for points ``first`` to ``first + n``: of the intercepts that are within
+    gamma at each of them, the one that is exact at most points."""
     cdef uint32_t[2 * GAMMA_MOST + 1] hits
     cdef int64_t base = fit.intercept - fit.gamma, least = -1 << 40, most = 1 << 40, y, told, best
     cdef uint32_t i
@@ -424,7 +424,7 @@ cdef void settle(const Fit* fit, uint32_t first, uint32_t n, Piece* piece) noexc
 
 
 cdef inline void finish(const Fit* fit, uint32_t from_point, uint32_t first, uint32_t n, Piece* piece) noexcept nogil:
-    """What any piece says of its points, which are ``first`` to ``first + n`` of the fit's."""
+    """Set what a piece has of its points, which are ``first`` to ``first + n`` of the fit's."""
     piece.first = from_point + first
     piece.n = n
     piece.start = fit.lpas[first] & fit.mask
@@ -432,8 +432,8 @@ cdef inline void finish(const Fit* fit, uint32_t from_point, uint32_t first, uin
 
 
 cdef uint32_t steady_until(const Fit* fit, uint32_t at, uint32_t start) noexcept nogil:
-    """Where the constant stride that ends with point ``at`` began, if the one that ends before it began at
-    ``start``."""
+    """Where the constant stride that ends with point ``at`` began, given that the one ending at the previous point
+    began at ``start``."""
     cdef uint32_t stride
     if at == 0 or fit.ppas[at] != fit.ppas[at - 1] + 1:
         return at
@@ -447,7 +447,7 @@ cdef uint32_t steady_until(const Fit* fit, uint32_t at, uint32_t start) noexcept
 
 cdef uint32_t emit_accurate(const Fit* fit, uint32_t from_point, uint32_t first, uint32_t n, Piece* out,
                             uint32_t* count) noexcept nogil:
-    """Accurate pieces for points of a constant stride: one, but for slopes that are too coarse in very large groups."""
+    """Accurate pieces for points of a constant stride: one, except where slopes are too coarse in very large groups."""
     cdef uint32_t done = 0, got
     while done < n:
         got = constant_stride(fit.lpas + first + done, fit.ppas + first + done, n - done, fit.mask, &out[count[0]])
@@ -458,8 +458,8 @@ cdef uint32_t emit_accurate(const Fit* fit, uint32_t from_point, uint32_t first,
 
 
 cdef uint32_t divide(Fit* fit, uint32_t n, uint32_t from_point, Piece* out, uint32_t* count) noexcept nogil:
-    """Pieces of the fewest bytes for the first ``n`` points, which one approximate piece could hold; how many points
-    were given one. A last accurate piece is left for the next turn, since it may reach further."""
+    """Pieces of the fewest bytes for the first ``n`` points, which one approximate piece could hold; returns how many
+    points got a piece. A last accurate piece is left for the next turn, since it may reach further."""
     cdef uint16_t[WINDOW + 1] cost, came
     cdef uint8_t[WINDOW + 1] kind
     cdef uint16_t[WINDOW + 1] ends
@@ -477,7 +477,7 @@ cdef uint32_t divide(Fit* fit, uint32_t n, uint32_t from_point, Piece* out, uint
         came[j] = <uint16_t> (open_at if kind[j] else start)
     if n < fit.n and kind[n]:
         start = steady_until(fit, n, start)
-        if start < n and cost[start] < inside:  # an accurate piece that goes on behind them saves the next its bytes
+        if start < n and cost[start] < inside:  # an accurate piece that goes on beyond them saves the next its bytes
             kind[n] = 0
             came[n] = <uint16_t> start
     j = n
@@ -503,7 +503,7 @@ cdef uint32_t divide(Fit* fit, uint32_t n, uint32_t from_point, Piece* out, uint
 
 cdef uint32_t next_pieces(Fit* fit, uint32_t objective, uint32_t from_point, Piece* out,
                           uint32_t* count) noexcept nogil:
-    """One piece for the first points, or several; how many points they hold."""
+    """Emit one or several pieces for the first points; returns how many points they hold."""
     cdef uint32_t steady, n
     steady = constant_stride(fit.lpas, fit.ppas, fit.n, fit.mask, &out[count[0]])
     if fit.gamma > 0 and steady < fit.n and not (objective == SMALLEST and steady >= PIECE_BYTES):
@@ -520,7 +520,7 @@ cdef uint32_t next_pieces(Fit* fit, uint32_t objective, uint32_t from_point, Pie
 
 cdef uint32_t block_part(const uint32_t* ppas, uint32_t at, uint32_t n, uint32_t pages_per_block,
                          uint32_t* low, uint32_t* high) noexcept nogil:
-    """Where the points that follow ``at`` in one block end, and what they leave to predict."""
+    """The end of the points from ``at`` on in one block; sets the range of PPAs that a piece may predict."""
     cdef uint32_t first, least, most
     low[0] = 0
     high[0] = 0xFFFFFFFE
@@ -528,7 +528,7 @@ cdef uint32_t block_part(const uint32_t* ppas, uint32_t at, uint32_t n, uint32_t
         return n
     first = ppas[at] - ppas[at] % pages_per_block
     least = most = ppas[at]
-    while at < n and ppas[at] - first < pages_per_block:  # unsigned: what is below the block is far above it
+    while at < n and ppas[at] - first < pages_per_block:  # unsigned: a PPA below the block wraps to a large number
         least = min(least, ppas[at])
         most = max(most, ppas[at])
         at += 1
@@ -539,7 +539,8 @@ cdef uint32_t block_part(const uint32_t* ppas, uint32_t at, uint32_t n, uint32_t
 
 cdef uint32_t learn(const uint32_t* lpas, const uint32_t* ppas, uint32_t n, const Rules* rules,
                     Piece* out) noexcept nogil:
-    """Pieces for a run sorted by LPA, in its order; how many. ``out`` has room for ``n``, which is always enough."""
+    """Learn pieces for a run sorted by LPA, in its order; returns how many. ``out`` has room for ``n``, which is
+    enough."""
     cdef Fit fit
     cdef uint32_t at = 0, block_end = 0, end, count = 0, low = 0, high = 0, group
     fit.mask = rules.group - 1

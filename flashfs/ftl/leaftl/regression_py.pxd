@@ -1,4 +1,4 @@
-# Learning, as Python asks for it; see regression_py.pyx.
+# The Python interface of learning; see regression_py.pyx.
 from libc.stdint cimport uint32_t
 
 from flashfs.ftl.leaftl.regression cimport Rules

@@ -1,5 +1,6 @@
 # cold
-"""Learning (regression.pyx) for Python: a run as arrays, rules in words, and the numbers of a piece one by one."""
+"""The Python interface of learning (regression.pyx): runs as arrays, rules by name, and functions of a piece's
+numbers."""
 from libc.stdint cimport uint8_t, uint32_t
 
 from flashfs.ftl.leaftl.regression cimport (
@@ -10,12 +11,12 @@ from flashfs.ftl.leaftl.regression cimport (
 import numpy as np
 
 PIECE = np.dtype([("first", "<u4"), ("n", "<u4"), ("start", "<u4"), ("length", "<u4"), ("intercept", "<u4"),
-                  ("slope", "<u2"), ("unused", "<u2")])  #: of what ``fit`` returns; ``unused`` is padding
+                  ("slope", "<u2"), ("unused", "<u2")])  #: an element of ``fit``'s result; ``unused`` is padding
 OBJECTIVES = {"fewest": FEWEST, "smallest": SMALLEST}
 
 
 def fit(lpas, ppas, gamma=0, *, group=256, pages_per_block=0, objective="fewest"):
-    """Learn a run: an array of ``PIECE`` for the points (LPA, PPA), which are sorted by LPA, each LPA once.
+    """Learn a run: returns an array of ``PIECE`` for the points (LPA, PPA), which are sorted by LPA, each LPA once.
 
     gamma in pages, 0 to 16; ``group`` in LPAs, a power of two up to 65,536. ValueError says what to use.
     """
@@ -36,7 +37,7 @@ def fit(lpas, ppas, gamma=0, *, group=256, pages_per_block=0, objective="fewest"
 
 
 cdef Rules make_rules(gamma, group, pages_per_block, objective):
-    """Rules from what Python gave."""
+    """Check the arguments of ``fit`` and make Rules of them."""
     cdef Rules rules
     if not 0 <= gamma <= GAMMA_MOST:
         raise ValueError(f"gamma {gamma}: use 0 to {GAMMA_MOST}")

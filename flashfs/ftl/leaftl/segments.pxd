@@ -10,10 +10,10 @@ cdef extern from * nogil:
     void prefetch "__builtin_prefetch" (const void* address)
 
 cdef enum:
-    AHEAD = 12                   # look-ups of a batch whose memory is on its way
+    AHEAD = 12                   # look-ups of a batch whose memory is prefetched
 
 cdef class Pager:
-    cdef uint8_t* used                     # a bit a group: looked at since the bit was cleared
+    cdef uint8_t* used                     # a bit a group: used since the bit was cleared
     cdef int need(self, uint32_t group) except -1 nogil
     cdef int changes(self, uint32_t group) except -1 nogil
     cdef bint settled(self, uint32_t group) noexcept nogil
@@ -22,11 +22,11 @@ cdef class Pager:
 cdef class SegmentTable(GroupBlocks):
     cdef readonly uint64_t learned         # segments that were ever inserted
     cdef Rules rules
-    cdef Pager pager                       # None: all groups are here for good
+    cdef Pager pager                       # None: all groups stay in memory
     cdef bint paged
     cdef uint8_t* used                     # the pager's
-    cdef readonly uint64_t compacted       # groups that were, because they owed it
-    cdef readonly uint32_t pair_most       # LPAs between the two of a pair; those farther apart stay single
+    cdef readonly uint64_t compacted       # groups compacted because of their debts
+    cdef readonly uint32_t pair_most       # most LPAs between two points of a pair; others stay single
     cdef Piece* pieces
     cdef uint32_t pieces_room
     cdef int insert_run(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil
@@ -54,7 +54,7 @@ cdef class SegmentTable(GroupBlocks):
 
 
 cdef inline void expect(SegmentTable table, const uint32_t* lpas, uint32_t i, uint32_t n) noexcept nogil:
-    """Look-up ``i`` of ``n`` is next: ask for what those behind it need. LPAs that there are not are passed over."""
+    """Look-up ``i`` of ``n`` is next: prefetch what later ones need. LPAs beyond the device are skipped."""
     if i + 2 * AHEAD < n and lpas[i + 2 * AHEAD] < table.lpas:
         prefetch(&table.directory[lpas[i + 2 * AHEAD] // GROUP])
     if i + AHEAD < n and lpas[i + AHEAD] < table.lpas:

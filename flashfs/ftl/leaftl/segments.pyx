@@ -1,7 +1,7 @@
 """LeaFTL's log-structured mapping table (ASPLOS'23, 3.4 and 3.7): segments in levels, in groups of 256 LPAs.
 
-Each group is one packed block of memory (group.pyx has its bytes and the paper's algorithms, blocks.pyx says where they
-lie). Here runs are learned and inserted, LPAs looked up and trimmed, and groups compacted.
+Each group is one packed block of memory (group.pyx has its format and the paper's algorithms, blocks.pyx the
+allocation). Here runs are learned and inserted, LPAs looked up and trimmed, and groups compacted.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -20,8 +20,8 @@ from flashfs.ftl.leaftl.regression cimport APPROXIMATE, Piece, learn
 from flashfs.ftl.leaftl.slabs cimport block_at
 
 cdef enum:
-    PART = 1024                  # points of a run that are learned at once, or somewhat more
-    OWED_LEAST = 16              # debts of a group that are not worth a compaction
+    PART = 1024                  # points of a run that are learned at once, at least
+    OWED_LEAST = 16              # a debt up to this is not worth a compaction
     LEVEL_OWES = 8               # points, for each level that a group grows by
 
 
@@ -32,15 +32,15 @@ cdef enum:                       # where a segment went in the packed block
 
 cdef void splice(uint8_t* out, const uint8_t* old, uint32_t width, uint32_t first, uint32_t last, uint32_t kept,
                  uint32_t n) noexcept nogil:
-    """A column of ``n`` fields, with room for ``kept`` others instead of those from ``first`` to ``last``."""
+    """Copy a column of ``n`` fields, with a gap for ``kept`` others in place of those from ``first`` to ``last``."""
     memcpy(out, old, first * width)
     memcpy(out + (first + kept) * width, old + last * width, (n - last) * width)
 
 
 cdef uint32_t what_stays(const View* block, uint32_t first, uint32_t last, const Segment* segment,
                          Segment* left) noexcept nogil:
-    """``segment``, and in front of it and behind it what it leaves of the segments ``first`` to ``last`` that it
-    overlaps: how many in all. 0 if any of them is approximate, or still overlaps."""
+    """List ``segment``, and before and after it what it leaves of the segments ``first`` to ``last`` that it overlaps;
+    returns how many in all. 0 if any of them is approximate, or still overlaps."""
     cdef Segment met
     cdef Bits members, rest
     cdef uint32_t i, kept = 0
@@ -67,25 +67,25 @@ cdef uint32_t what_stays(const View* block, uint32_t first, uint32_t last, const
 
 
 cdef class Pager:
-    """Whoever keeps groups elsewhere: it puts ABSENT into the directory where it took one away."""
+    """Keeps groups in flash: it puts ABSENT into the directory for a group that it took away."""
 
     cdef int need(self, uint32_t group) except -1 nogil:
-        """The group, which is absent, is wanted: bring it back."""
+        """Bring back a group that is absent."""
         return 0
 
     cdef int changes(self, uint32_t group) except -1 nogil:
-        """The group, which is here, is about to be changed."""
+        """A group in memory is about to be changed."""
         return 0
 
     cdef bint settled(self, uint32_t group) noexcept nogil:
-        """Whether the group is elsewhere as it is here: what need not be changed should not be."""
+        """Whether flash has the group unchanged: avoid needless changes of such a group."""
         return False
 
 
 cdef class SegmentTable(GroupBlocks):
     """The map of ``lpas`` pages, empty. See regression.pyx for ``gamma``, ``pages_per_block`` and ``objective``. Two
-    points more than ``pair_most`` LPAs apart are not made one accurate segment. A group is compacted when what it owes
-    (see ``owe``) is more than ``grown`` percent of its segments; 0: never for that."""
+    points more than ``pair_most`` LPAs apart do not become one accurate segment. A group is compacted when its debt
+    (see ``owe``) exceeds ``grown`` percent of its segments; 0: never for that reason."""
 
     def __cinit__(self, uint32_t lpas, gamma=0, *, pages_per_block=0, objective="smallest", uint32_t pair_most=GROUP,
                   uint32_t grown=0):
@@ -100,10 +100,10 @@ cdef class SegmentTable(GroupBlocks):
     def __dealloc__(self):
         free(self.pieces)
 
-    # --- groups that are elsewhere
+    # --- groups in flash
 
     cdef int change(self, uint32_t group) except -1 nogil:
-        """Before a group is changed: it is here, and its pager knows."""
+        """Call before a group is changed: brings it into memory and notifies the pager."""
         if not self.paged:
             return 0
         if self.directory[group] == ABSENT:
@@ -111,7 +111,7 @@ cdef class SegmentTable(GroupBlocks):
         return self.pager.changes(group)
 
     def put_elsewhere(self, Pager pager not None):
-        """From now on ``pager`` may take groups away, and is asked for them."""
+        """From now on ``pager`` may take groups away, and brings them back when needed."""
         self.pager = pager
         self.used = pager.used
         self.paged = True
@@ -119,7 +119,7 @@ cdef class SegmentTable(GroupBlocks):
     # --- insert
 
     cdef int insert_run(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
-        """Learn a run, sorted by LPA, each LPA once and less than ``lpas``; it is newer than all that is there."""
+        """Learn a run, sorted by LPA, each LPA once and less than ``lpas``; it is newer than the whole table."""
         cdef uint32_t at = 0, end
         while at < n:
             end = min(n, at + <uint32_t> PART)
@@ -130,7 +130,7 @@ cdef class SegmentTable(GroupBlocks):
         return self.spread() if self.slabs.wasteful() else 0
 
     cdef bint parts(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t at) noexcept nogil:
-        """Whether no piece, and no bound on what it may predict, reaches over the front of point ``at``."""
+        """Whether no piece, and no bound on its predictions, spans the boundary before point ``at``."""
         if self.rules.pages_per_block:
             return ppas[at] // self.rules.pages_per_block != ppas[at - 1] // self.rules.pages_per_block
         return lpas[at] // GROUP != lpas[at - 1] // GROUP
@@ -154,15 +154,16 @@ cdef class SegmentTable(GroupBlocks):
             end = i + 1
             while end < count and lpas[self.pieces[end].first] // GROUP == group:
                 end += 1
-            if end < count:  # most of what an update costs is waiting for a group that nobody touched for long
+            if end < count:  # most of an update's cost is waiting for a group that is not in the CPU's cache
                 self.fetch(lpas[self.pieces[end].first] // GROUP)
             self.insert_pieces(group, lpas, self.pieces + i, end - i)
             i = end
         return 0
 
     cdef uint32_t part_pairs(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) noexcept nogil:
-        """Two single points for each pair that is too far apart; how many pieces there are then. Such a pair saves 8
-        bytes, and overlaps whatever lies between its two: pages written at random would pile up in tens of levels."""
+        """Replace each pair that is too far apart by two single points; returns the number of pieces. Such a pair saves
+        8 bytes, but overlaps whatever lies between its points: pages written at random would pile up in tens of
+        levels."""
         cdef uint32_t i, k, at, wide = 0
         cdef Piece pair
         for i in range(n):
@@ -187,7 +188,7 @@ cdef class SegmentTable(GroupBlocks):
         return n + wide
 
     cdef void fetch(self, uint32_t group) noexcept nogil:
-        """Ask for the group's block ahead of its use."""
+        """Prefetch the group's block."""
         cdef const uint8_t* block = block_at(self.slabs, self.directory[group])
         prefetch(block)
         prefetch(block + 64)
@@ -195,7 +196,7 @@ cdef class SegmentTable(GroupBlocks):
 
     cdef int insert_pieces(self, uint32_t group, const uint32_t* lpas, const Piece* pieces,
                            uint32_t n) except -1 nogil:
-        """Pieces of one group, which do not overlap: in the packed block as long as that goes, then in the scratch."""
+        """Insert non-overlapping pieces of one group: in the packed block as long as possible, then in the scratch."""
         cdef Segment new
         cdef Bits members
         cdef uint32_t i, j, x, levels, points = 0
@@ -230,8 +231,8 @@ cdef class SegmentTable(GroupBlocks):
         return self.owe(group, points, levels) if self.grown and points else 0
 
     cdef int make_room(self, uint32_t group) except -1 nogil:
-        """The group is about to be unpacked for a segment more: one that is full is compacted first, if its block can
-        be as it is."""
+        """Compact a full group that is about to be unpacked for one more segment, if its block can be compacted in
+        packed form."""
         cdef uint8_t[BLOCK_MOST] packed
         cdef const uint8_t* block = self.block_of(group)
         cdef View parts
@@ -244,7 +245,7 @@ cdef class SegmentTable(GroupBlocks):
         bytes = compact_plain(&parts, packed)
         if bytes:
             view(packed, &parts)
-            self.crowded += parts.n < SEGMENTS_MOST  # else it is full as it is, and whoever has unpacked it sees that
+            self.crowded += parts.n < SEGMENTS_MOST  # else it stays full; the caller sees that after unpacking
             return self.put(group, packed, bytes)
         return 0
 
@@ -253,11 +254,12 @@ cdef class SegmentTable(GroupBlocks):
         return block[0] if block != NULL else 0
 
     cdef int owe(self, uint32_t group, uint32_t points, uint32_t levels) except -1 nogil:
-        """The group, which had ``levels``, has learned so many points, and is compacted if that is due.
+        """Add ``points`` learned points to the debt of the group, which had ``levels`` before, and compact the group if
+        that is due.
 
-        A segment that is superseded in all its LPAs was so by a point that was learned since the last compaction, one
-        for each such segment at least, and a byte in the CRB that is superseded has its own. So points learned bound
-        what a compaction would save, and nothing has to be looked for. A level that was added counts as a few."""
+        Every segment whose LPAs are all superseded was superseded by at least one point of its own learned since the
+        last compaction, and likewise every superseded byte of the CRB. So the points learned bound what a compaction
+        would save, without a search. An added level counts as LEVEL_OWES points."""
         cdef const uint8_t* block = self.block_of(group)
         cdef uint32_t debt, n
         if block == NULL or block[0] == 1:
@@ -272,9 +274,9 @@ cdef class SegmentTable(GroupBlocks):
         return self.compact_group(group)
 
     cdef int insert_in_place(self, uint32_t group, const Segment* segment) except -1 nogil:
-        """What ``update`` does, for the case that is by far the most frequent: an accurate segment that leaves of
-        those it meets in the top level nothing, or nothing that overlaps it. INSTEAD of one that held the same LPAs, or
-        BESIDE others; 0, and nothing done, in any other case."""
+        """``update`` for the most frequent case: an accurate segment that leaves nothing of the segments that it meets
+        in the top level, or nothing that overlaps it. INSTEAD if it replaced one with the same LPAs, BESIDE if not; 0,
+        and nothing is done, in any other case."""
         cdef uint8_t* block = self.block_of(group)
         cdef Segment[3] left
         cdef View old
@@ -299,7 +301,7 @@ cdef class SegmentTable(GroupBlocks):
         return self.exchange(group, &old, first, last, left, kept, bytes)
 
     cdef int supersede(self, const View* old, uint32_t at, const Segment* segment) noexcept nogil:
-        """A newer version of the same page, or pages, or more: where the old segment is."""
+        """Overwrite segment ``at`` with a newer one that covers all its pages."""
         cdef bint same = (old.starts[at] == segment.start and old.lengths[at] == segment.length
                           and slope_at(old, at) == segment.slope)
         (<uint8_t*> old.starts)[at] = segment.start
@@ -321,7 +323,7 @@ cdef class SegmentTable(GroupBlocks):
 
     cdef int exchange(self, uint32_t group, const View* old, uint32_t first, uint32_t last, const Segment* left,
                       uint32_t kept, uint32_t bytes) except -1 nogil:
-        """Segments ``first`` to ``last`` of the top level make place for ``kept`` others."""
+        """Replace segments ``first`` to ``last`` of the top level by ``kept`` others."""
         cdef uint8_t[BLOCK_MOST] packed
         cdef uint8_t* block
         cdef uint32_t i, n = old.n + kept - (last - first), at
@@ -345,8 +347,8 @@ cdef class SegmentTable(GroupBlocks):
     # --- look-up
 
     cdef int find(self, uint32_t lpa, uint32_t* ppa, uint32_t* levels, bint* approximate) except -1 nogil:
-        """Whether ``lpa``, which is less than ``lpas``, is mapped; where its segment says (if that is approximate,
-        within gamma pages of there), and how many levels were searched, 0 if the group has none."""
+        """Whether ``lpa``, which is less than ``lpas``, is mapped; sets the PPA that its segment predicts (if that is
+        approximate, within gamma pages), and how many levels were searched, 0 if the group has none."""
         cdef uint32_t group = lpa // GROUP
         cdef const uint8_t* block
         if self.paged:
@@ -360,7 +362,7 @@ cdef class SegmentTable(GroupBlocks):
 
     cdef int find_many(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas, uint8_t* levels,
                        uint8_t* approximate) except -1 nogil:
-        """``find`` for each; 0xFFFFFFFF as PPA of what is not mapped. ``levels`` and ``approximate`` may be NULL."""
+        """``find`` for each; PPA 0xFFFFFFFF if not mapped. ``levels`` and ``approximate`` may be NULL."""
         cdef uint32_t i, searched, ppa = 0
         cdef bint about
         for i in range(n):
@@ -375,7 +377,7 @@ cdef class SegmentTable(GroupBlocks):
     # --- trim
 
     cdef int unmap_run(self, const uint32_t* lpas, uint32_t n) except -1 nogil:
-        """Those LPAs, sorted, are not mapped any more."""
+        """Unmap those LPAs, which are sorted."""
         cdef Bits gone
         cdef uint32_t i = 0, group, x, levels
         while i < n:
@@ -403,8 +405,8 @@ cdef class SegmentTable(GroupBlocks):
     # --- compaction
 
     cdef int compact_group(self, uint32_t group) except -1 nogil:
-        """Nothing that newer segments hide is left in the group, and its levels are as few as can be. One that is
-        settled elsewhere stays as it is."""
+        """Compact a group: nothing that newer segments hide is left, and its levels are as few as possible. A group
+        that is settled in flash stays as it is."""
         cdef uint8_t[BLOCK_MOST] packed
         cdef const uint8_t* block = self.block_of(group)
         cdef View parts
@@ -413,7 +415,7 @@ cdef class SegmentTable(GroupBlocks):
             return 0
         self.debts[group] = 0
         view(block, &parts)
-        if block[0] == 1:  # only a hole could go, and it has nothing to hide
+        if block[0] == 1:  # only holes could go: nothing is below them
             for i in range(parts.n):
                 if slope_at(&parts, i) & HOLE:
                     break
@@ -427,7 +429,7 @@ cdef class SegmentTable(GroupBlocks):
         return self.pack(group)
 
     cdef int compact_all(self, bint every=True) except -1 nogil:
-        """All groups, or those that owe anything; then blocks move together, if the slabs are far from full."""
+        """Compact all groups, or those with debts; then move blocks together if the slabs are wasteful."""
         cdef uint32_t group
         for group in range(self.groups):
             if every or not self.grown or self.debts[group]:
@@ -442,8 +444,8 @@ cdef class SegmentTable(GroupBlocks):
         return self.rules.gamma
 
     def insert(self, lpas, ppas):
-        """Learn a run: LPAs that rise, and their PPAs. It is newer than all that is there. ValueError says what is
-        wrong with it."""
+        """Learn a run: rising LPAs, and their PPAs. It is newer than the whole table. ValueError says what is wrong
+        with it."""
         cdef const uint32_t[::1] xs = np.ascontiguousarray(lpas, np.uint32)
         cdef const uint32_t[::1] ys = np.ascontiguousarray(ppas, np.uint32)
         check_run(xs, ys)
@@ -453,8 +455,8 @@ cdef class SegmentTable(GroupBlocks):
                 self.insert_run(&xs[0], &ys[0], <uint32_t> xs.shape[0])
 
     def lookup(self, lpa):
-        """(PPA, levels searched, whether approximate), or None if it is not mapped. IndexError for an LPA that there is
-        not."""
+        """(PPA, levels searched, whether approximate), or None if it is not mapped. IndexError for an LPA beyond the
+        device."""
         cdef uint32_t ppa = 0, levels = 0
         cdef bint approximate = False
         return (ppa, levels, approximate) if self.find(self.known(lpa), &ppa, &levels, &approximate) else None
@@ -474,7 +476,7 @@ cdef class SegmentTable(GroupBlocks):
         return ppas, levels, approximate.astype(bool)
 
     def remove(self, lpas):
-        """Those LPAs are not mapped any more; sorted, IndexError if there is not such an LPA."""
+        """Unmap those LPAs. ValueError if they do not rise, IndexError for an LPA beyond the device."""
         cdef const uint32_t[::1] xs = np.ascontiguousarray(lpas, np.uint32)
         if xs.shape[0]:
             if np.any(np.diff(np.asarray(xs).astype(np.int64)) <= 0):

@@ -1,13 +1,13 @@
 """Small blocks of memory under 32-bit handles: for tables of millions of blocks of a dozen bytes and more.
 
-The C library's smallest block takes 32 bytes and a pointer to it 8; a learned mapping's is often 12. Here blocks of one
-size class share slabs of 4 KiB (large ones, spans of four), classes are 4 bytes apart up to 52 and a twelfth above, and
-a handle takes 4 bytes and names up to 16 GiB. The slabs are one mapping that grows in place or moves as a whole (the
-kernel moves page tables, not data). A slab that becomes empty serves any class next (of its span), and beyond a few its
-memory goes back to the kernel.
+The C library's smallest block takes 32 bytes and a pointer to it 8; a learned mapping's block often has 12. Here blocks
+of one size class share slabs of 4 KiB (large ones, spans of four). Classes are 4 bytes apart up to 52 and a twelfth
+above. A handle takes 4 bytes and addresses up to 16 GiB. The slabs are one mapping that grows in place or moves as a
+whole (the kernel moves page tables, not data). A slab that becomes empty serves any class next (of its span); beyond a
+few such slabs, their memory goes back to the kernel.
 
-Churn leaves slabs half empty. When ``wasteful`` says that an eighth is lost, ``evacuate_sparse`` marks them, and
-whoever holds the handles takes their blocks elsewhere: handles are in one place, so blocks may move.
+Churn leaves slabs half empty. When ``wasteful`` says that an eighth is wasted, ``evacuate_sparse`` marks such slabs,
+and the owner of the handles moves their blocks: handles are in one place, so blocks may move.
 """
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
@@ -22,10 +22,10 @@ cdef extern from "<sys/mman.h>" nogil:
         MADV_DONTNEED
 
 cdef enum:
-    EVACUATED = 0x80             # in ``kind``: being emptied, in no list
+    EVACUATED = 0x80             # flag in ``kind``: being emptied, in no list
     CONTINUED = 0x70
-    SMALL_UNITS = 32             # of the largest slot that lies in a single slab
-    IDLE_KEPT = 4                # slabs, and as many spans
+    SMALL_UNITS = 32             # largest slot in a single slab
+    IDLE_KEPT = 4                # most idle slabs with memory, and as many spans
     SLABS_FIRST = 64
     SLABS_MOST = 4194304
     TABLE_BYTES = 15             # per slab, beside it: kind, used, fresh, hole, after, before
@@ -72,7 +72,7 @@ cdef class Slabs:
         free(self.before)
 
     cdef bint tables(self, uint32_t room) noexcept nogil:
-        """Room for that many slabs in the tables beside them; whether there was memory."""
+        """Make room for that many slabs in the tables beside them; returns whether there was memory."""
         cdef void* new
         new = realloc(self.kind, room)
         if new == NULL:
@@ -103,7 +103,7 @@ cdef class Slabs:
         return True
 
     cdef bint grow(self) noexcept nogil:
-        """Room for half as many slabs again; whether there was memory."""
+        """Make room for half as many slabs again; returns whether there was memory."""
         cdef uint32_t room = min(<uint32_t> SLABS_MOST, self.room + self.room // 2), old = self.room
         cdef void* base
         if room == self.room:
@@ -120,7 +120,7 @@ cdef class Slabs:
     # --- slabs
 
     cdef void link(self, uint32_t slab, uint32_t which) noexcept nogil:
-        """Into the list of slabs of that class with a free slot, at its head."""
+        """Put a slab at the head of its class's list of slabs with a free slot."""
         self.after[slab] = self.partial[which]
         self.before[slab] = 0
         if self.partial[which]:
@@ -136,13 +136,13 @@ cdef class Slabs:
             self.before[self.after[slab]] = self.before[slab]
 
     cdef uint32_t open_slab(self, uint32_t which) noexcept nogil:
-        """An empty slab for that class, linked; 0 if there is no memory."""
+        """Open an empty slab for that class, and link it; 0 if there is no memory."""
         cdef bint large = self.slot_units[which] > SMALL_UNITS
         cdef uint32_t slab = self.idle[large], i, n = SPAN if large else 1
         if slab:
             self.idle[large] = self.after[slab]
             self.idle_n[large] -= 1
-            self.returned_n[large] -= self.returned_n[large] > 0  # the last that came are on top, and those went back
+            self.returned_n[large] -= self.returned_n[large] > 0  # the newest are on top: those whose memory went back
         else:
             if self.made + n > self.room and not self.grow():
                 return 0
@@ -158,7 +158,7 @@ cdef class Slabs:
         return slab
 
     cdef void close_slab(self, uint32_t slab, uint32_t which) noexcept nogil:
-        """Its last block went."""
+        """Free a slab whose last block was given back."""
         cdef bint large = self.slot_units[which] > SMALL_UNITS
         if not self.kind[slab] & EVACUATED:
             self.unlink(slab, which)
@@ -167,7 +167,7 @@ cdef class Slabs:
         self.idle[large] = slab
         self.idle_n[large] += 1
         if self.idle_n[large] - self.returned_n[large] > IDLE_KEPT:
-            # the kept ones are below in the list and stay touched; the kernel fills this one with zeros when it is used
+            # the kept ones are lower in the list and keep their memory; the kernel zero-fills this one when it is used
             madvise(self.base + <uint64_t> slab * SLAB_BYTES, (SPAN if large else 1) * SLAB_BYTES, MADV_DONTNEED)
             self.returned_n[large] += 1
 
@@ -196,7 +196,7 @@ cdef class Slabs:
         return slab * SLAB_UNITS + unit
 
     cdef int give(self, uint32_t handle, uint32_t bytes) noexcept nogil:
-        """Take back a block that was asked for with that many bytes."""
+        """Take back a block that was taken with that many bytes."""
         cdef uint32_t which = self.class_of[(bytes + UNIT - 1) // UNIT], slab = self.slab_of(handle)
         cdef uint32_t unit = handle - slab * SLAB_UNITS
         self.taken_bytes -= bytes
@@ -214,16 +214,16 @@ cdef class Slabs:
         return self.class_of[(bytes + UNIT - 1) // UNIT] == self.class_of[(other + UNIT - 1) // UNIT]
 
     cdef int resize(self, uint32_t bytes, uint32_t other) noexcept nogil:
-        """A block of ``bytes`` is one of ``other`` from now on, in its place: the two are of one class."""
+        """Account a block of ``bytes`` as one of ``other``, in its place: both are of one class."""
         self.taken_bytes = self.taken_bytes - bytes + other
         return 0
 
     cdef uint32_t evacuate_sparse(self) noexcept nogil:
-        """Close slabs that are less than 15 sixteenths full to new blocks; how many. Their blocks have to be taken
-        elsewhere now: those whose handle ``sparse`` says yes to."""
+        """Close slabs that are less than 15 sixteenths full to new blocks; returns how many. The caller must then move
+        their blocks: those whose handle ``sparse`` is true for."""
         cdef uint32_t slab, which, marked = 0
         for slab in range(1, self.made):
-            if self.kind[slab] == 0 or self.kind[slab] >= CONTINUED:  # EVACUATED is more
+            if self.kind[slab] == 0 or self.kind[slab] >= CONTINUED:  # EVACUATED is larger
                 continue
             which = self.kind[slab] - 1
             if self.partial[which] == slab and self.after[slab] == 0:
@@ -235,7 +235,7 @@ cdef class Slabs:
         return marked
 
     cdef uint64_t wasted(self) noexcept nogil:
-        """Bytes of slabs in use that no block asked for."""
+        """Bytes of slabs in use that are in no block."""
         return self.slabs_in_use() * SLAB_BYTES - self.taken_bytes
 
     cdef uint64_t slabs_in_use(self) noexcept nogil:
@@ -247,13 +247,13 @@ cdef class Slabs:
         return slab - (self.kind[slab] & 15) if self.kind[slab] & 0xF0 == CONTINUED else slab
 
     cdef bint wasteful(self) noexcept nogil:
-        """Whether so much is lost that evacuating is worth it: an eighth, and much more than the last one left."""
+        """Whether evacuating is worth it: an eighth is wasted, and much more than the last evacuation left."""
         cdef uint64_t wasted = self.wasted()
         return (wasted > self.taken_bytes // 8 + 8 * SLAB_BYTES
                 and wasted > self.left_wasted + self.taken_bytes // 32 + 8 * SLAB_BYTES)
 
     cdef int evacuated(self) noexcept nogil:
-        """That is done: what is still lost is no reason to do it again."""
+        """The evacuation is done: what is still wasted is no reason for another."""
         self.left_wasted = self.wasted()
         return 0
 
@@ -265,11 +265,11 @@ cdef class Slabs:
         return self.from_kernel() + self.room * TABLE_BYTES + self.largest // UNIT + 2
 
     def from_kernel(self):
-        """Bytes of the slabs, but for those the kernel has back: malloc knows nothing of them."""
+        """Bytes of the slabs, without those given back to the kernel; they are not from malloc."""
         return (self.made - 1 - self.returned_n[0] - SPAN * self.returned_n[1]) * SLAB_BYTES
 
     def check(self):
-        """Each slab's used, free and fresh slots add up; a slab is in its class's list if it has room, and not else."""
+        """Each slab's used, free and fresh slots add up; a slab is in its class's list exactly if it has room."""
         cdef uint16_t unit
         problems = []
         listed = set()

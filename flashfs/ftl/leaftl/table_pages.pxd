@@ -12,15 +12,15 @@ cdef class TablePages(Pager):
     cdef readonly PagedMapping mapping
     cdef readonly SegmentTable table
     cdef readonly Gmd gmd
-    cdef readonly uint64_t limit           # bytes of groups that may be here; 0: any
-    cdef readonly uint64_t clean_bytes     # of groups that could be evicted
-    cdef readonly uint64_t most_bytes      # that were here after any request
+    cdef readonly uint64_t limit           # most bytes of groups in memory; 0: no limit
+    cdef readonly uint64_t clean_bytes     # of groups that can be evicted
+    cdef readonly uint64_t most_bytes      # most bytes of groups in memory after a request
     cdef readonly uint64_t loads, evictions
     cdef uint32_t capacity                 # bytes of a translation page
     cdef uint8_t* changed                  # a bit a group: its translation page is not clean
     cdef uint8_t* buffer                   # one translation page
-    cdef uint32_t hand_region, hand_page   # of the clock
-    cdef uint32_t back_region              # where writing back goes on
+    cdef uint32_t hand_region, hand_page   # the clock's hand
+    cdef uint32_t back_region              # where writing back continues
     cdef int clear(self) noexcept nogil
     cdef uint32_t id_of(self, uint32_t region, uint32_t at) noexcept nogil
     cdef bint load(self, uint32_t region, uint32_t at) except -1 nogil

@@ -1,13 +1,13 @@
 # distutils: language = c++
-"""A log-structured mapping table under a DRAM budget (LeaFTL, 3.4 and 3.8): groups in translation pages, brought back
-when they are asked for.
+"""A log-structured mapping table under a DRAM budget (LeaFTL, 3.4 and 3.8): groups in translation pages, loaded on
+demand.
 
-gmd.pyx says which groups are in which translation page. Writing back cuts a run of changed groups into as few pages as
-they fit. A translation page is clean if it is in flash as it is; then its groups may leave memory, all of a page
-together, those first that nobody looked at for long (second chance: a bit a group is set by a look-up, and cleared when
-the clock's hand comes by). Any other is here, is nowhere in flash, and goes with the next checkpoint. A change makes it
-so, and supersedes what is in flash. Between requests, changed pages are written back when they take more than half of
-the budget. What becomes of one that cannot be read is every such mapping's (flashfs.parts.paged.paged_map).
+gmd.pyx has the groups of each translation page. Writing back cuts a run of changed groups into as few pages as they
+fit. A translation page is clean if flash has it unchanged; then its groups may leave memory, all of a page together,
+the least recently used first (second chance: a look-up sets a group's bit, and the clock's hand clears it when it
+passes). Any other page is in memory, not in flash, and goes into the next checkpoint. A change makes a page such, and
+supersedes its version in flash. Between requests, changed pages are written back when they take more than half of the
+budget. A page that cannot be read is handled as for every such mapping (flashfs.parts.paged.paged_map).
 """
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -24,7 +24,7 @@ from flashfs.ftl.leaftl.segments cimport Pager, SegmentTable
 
 cdef enum:
     HEAD = 16                # bytes: magic, u32 first group, u16 groups, u16 0, u32 bytes in all
-    SPAN_MOST = 16           # pages of flash for a translation page: more than the smallest pages need
+    SPAN_MOST = 16           # bound on pages of flash for a translation page: more than the smallest pages need
 MAGIC = b"FFLF"
 SHARE_LEAST = 8              #: translation pages that must fit a budget
 IN_FLASH = 0xFFFF            #: in the section ``groups``, in place of a length
@@ -36,7 +36,7 @@ def span_of(page_bytes):
 
 
 cdef class TablePages(Pager):
-    """Those of one table, in the translation pages of ``mapping``, which ``gmd`` is the directory of."""
+    """The groups of one table, in the translation pages of ``mapping``, with the directory ``gmd``."""
 
     def __cinit__(self, PagedMapping mapping not None, SegmentTable table not None, Gmd gmd not None):
         self.mapping = mapping
@@ -57,7 +57,7 @@ cdef class TablePages(Pager):
         free(self.buffer)
 
     cdef int clear(self) noexcept nogil:
-        """No translation page was ever written, and all groups are here."""
+        """Reset: no translation page was ever written, and all groups are in memory."""
         self.gmd.clear()
         memset(self.changed, 0xFF, self.table.groups // 8 + 1)
         self.clean_bytes = 0
@@ -65,7 +65,7 @@ cdef class TablePages(Pager):
         return 0
 
     cdef uint32_t id_of(self, uint32_t region, uint32_t at) noexcept nogil:
-        """Of translation page ``at`` of a region."""
+        """The id of translation page ``at`` of a region."""
         return (region * REGION + self.gmd.regions[region].pages[at].first) * self.gmd.span
 
     # --- what the table asks
@@ -102,7 +102,7 @@ cdef class TablePages(Pager):
     # --- from flash
 
     cdef bint load(self, uint32_t region, uint32_t at) except -1 nogil:
-        """The groups of a translation page; False, and they are as before, if it is not what it should be."""
+        """Load the groups of a translation page; False, and they stay absent, if it cannot be read or is wrong."""
         cdef TransPage* page = self.gmd.regions[region].pages + at
         cdef uint32_t* ppas = self.gmd.regions[region].ppas + at * self.gmd.span
         cdef uint32_t first = region * REGION + page.first, i, k, bytes = 0
@@ -138,8 +138,8 @@ cdef class TablePages(Pager):
         return True
 
     cdef bint names_live_pages(self, uint32_t first, uint32_t n) except -1 nogil:
-        """Whether groups that were written before this mount, and that were just read, say of LPAs that they are where
-        pages live. What is a guess is not asked: whoever reads such a page finds out."""
+        """Whether groups that were written before this mount, and were just read, map LPAs to live pages only. Guesses
+        are not checked: a read of such a page detects a wrong one."""
         cdef uint32_t[GROUP] lpas
         cdef uint32_t[GROUP] ppas
         cdef uint8_t[GROUP] about
@@ -155,7 +155,7 @@ cdef class TablePages(Pager):
         return True
 
     cdef int forget(self, uint32_t first, uint32_t n) noexcept nogil:
-        """Those groups are not here."""
+        """Drop those groups from memory."""
         cdef uint32_t i
         for i in range(first, first + n):
             self.table.drop_group(i)
@@ -163,7 +163,7 @@ cdef class TablePages(Pager):
         return 0
 
     cdef bint parse(self, uint32_t first, uint32_t n) except -1 nogil:
-        """What the buffer holds becomes groups ``first`` to ``first + n - 1``, unless it is something else."""
+        """Load groups ``first`` to ``first + n - 1`` from the buffer; False if it is not a page of these."""
         cdef uint32_t word = 0, at = HEAD, i, total = 0
         cdef uint16_t bytes = 0
         memcpy(&word, self.buffer + 4, 4)
@@ -184,7 +184,7 @@ cdef class TablePages(Pager):
         return at == total
 
     cdef bint plausible(self, const uint8_t* block, uint32_t bytes) noexcept nogil:
-        """Whether it is a group's block, and leads to pages of this chip alone."""
+        """Whether it is a group's block, and predicts only pages of this chip."""
         cdef uint64_t pages = <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block
         cdef uint32_t i
         cdef uint16_t slope
@@ -204,7 +204,8 @@ cdef class TablePages(Pager):
         return True
 
     cdef int remade(self, uint32_t id, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) except -1 nogil:
-        """A translation page cannot be read: its groups are made of what the live pages say, and changed."""
+        """Rebuild the groups of an unreadable translation page from its live pages, one segment each, and mark them as
+        changed."""
         cdef uint32_t group = id // self.gmd.span, first, i
         cdef TransPage* page = self.gmd.regions[group // REGION].pages + self.gmd.place_of(group)
         cdef int before = self.ssd.stopped
@@ -227,13 +228,13 @@ cdef class TablePages(Pager):
             self.ssd.stopped = before
             done = True
         finally:
-            if not done:  # half of a page would read as holes
+            if not done:  # the missing half would read as unmapped
                 self.forget(first, page.n)
                 page.here = False
         return 0
 
     cdef int load_all(self) except -1 nogil:
-        """Every group is here."""
+        """Load every group."""
         cdef uint32_t region, at
         for region in range(self.gmd.regions_n):
             for at in range(self.gmd.regions[region].n):
@@ -242,8 +243,8 @@ cdef class TablePages(Pager):
         return 0
 
     cdef int borrow(self, uint32_t group) except -1 nogil:
-        """Its translation page, for a look that is not the host's: nothing is evicted for it, and ``give_back`` takes
-        it away."""
+        """Load the group's translation page for a look-up that is not the host's: nothing is evicted for it, and
+        ``give_back`` drops it again."""
         cdef uint32_t region = group // REGION, at = <uint32_t> self.gmd.place_of(group)
         if not self.load(region, at):
             self.mapping.rebuild(self.id_of(region, at))
@@ -262,18 +263,18 @@ cdef class TablePages(Pager):
         return self.table.slabs.taken_bytes - self.clean_bytes
 
     cdef uint64_t share(self) noexcept nogil:
-        """Bytes of the budget that are for groups: what their directory has grown to is not."""
+        """Bytes of the budget that are left for groups beside their directory."""
         cdef uint64_t grown = self.gmd.pages_n * (4 + 4 * self.gmd.span) + 4 * self.mapping.store.known()
         return self.limit - min(self.limit - 1, grown)
 
     cdef int shrink(self, uint64_t more) noexcept nogil:
-        """Evict until ``more`` bytes fit the budget, or nothing is left that may go."""
+        """Evict until ``more`` bytes fit the budget, or no clean page is left."""
         while self.limit and self.table.slabs.taken_bytes + more > self.share() and self.evict_one():
             pass
         return 0
 
     cdef bint evict_one(self) noexcept nogil:
-        """The next clean page that nobody looked at since the hand came by last; whether there was one."""
+        """Evict the next clean page not used since the hand passed it last; returns whether there was one."""
         cdef Region* region
         cdef uint32_t passes = 0, first
         cdef TransPage* page
@@ -295,7 +296,7 @@ cdef class TablePages(Pager):
         return False
 
     cdef bint was_used(self, uint32_t first, uint32_t n) noexcept nogil:
-        """Whether any of these groups was looked at; from now on, none was."""
+        """Whether any of these groups was used; clears their bits."""
         cdef uint32_t i
         cdef bint used = False
         for i in range(first, first + n):
@@ -315,7 +316,7 @@ cdef class TablePages(Pager):
     # --- to flash
 
     cdef bint write_next(self) except -1 nogil:
-        """One translation page of changed groups, region by region; False if no group is changed."""
+        """Write one translation page of changed groups, region by region; False if no group is changed."""
         cdef uint32_t _
         for _ in range(self.gmd.regions_n):
             if self.write_one(self.back_region):
@@ -324,13 +325,13 @@ cdef class TablePages(Pager):
         return False
 
     cdef bint write_one(self, uint32_t number) except -1 nogil:
-        """The region's first changed groups, as many as fit a page; False if nothing there is changed."""
+        """Write the region's first changed groups, as many as fit a page; False if none is changed."""
         cdef uint32_t first = self.first_changed(number), groups = self.gmd.groups_of(number), base = number * REGION
         cdef uint32_t[SPAN_MOST] ppas
         cdef uint32_t end, bytes = 0
         if first == groups:
             return False
-        self.mapping.store.ensure(self.gmd.span)    # may clean, and so change what is here: look again
+        self.mapping.store.ensure(self.gmd.span)    # may clean, and so change groups: look again
         self.gmd.split_up(number)
         first = end = self.first_changed(number)
         if first == groups:
@@ -338,21 +339,21 @@ cdef class TablePages(Pager):
         while end < groups and not self.settled(base + end):
             end += 1
         end = self.gather(base + first, base + end, &bytes) - base
-        self.gmd.reserve(self.gmd.regions + number, 2)      # what can fail comes before what it is for
+        self.gmd.reserve(self.gmd.regions + number, 2)      # what can fail comes before the programs
         memset(ppas, 0xFF, sizeof(ppas))
         self.mapping.store.program_all((base + first) * self.gmd.span, self.buffer,
                                        (bytes + self.ssd.nand.page_bytes - 1) // self.ssd.nand.page_bytes, ppas)
         return self.written(number, first, end - first, ppas)
 
     cdef uint32_t first_changed(self, uint32_t number) noexcept nogil:
-        """The first group of a region that would have to be written, or how many it has."""
+        """The first group of a region that must be written; its number of groups if there is none."""
         cdef uint32_t at = 0, groups = self.gmd.groups_of(number), base = number * REGION
         while at < groups and (self.settled(base + at) or self.table.group_bytes(base + at) == 0):
             at += 1
         return at
 
     cdef bint written(self, uint32_t number, uint32_t first, uint32_t n, const uint32_t* ppas) except -1 nogil:
-        """``n`` groups from ``first`` (of the region) on are in flash at ``ppas``, as they are here."""
+        """``n`` groups from ``first`` (of the region) on were written to ``ppas``: mark them as clean."""
         cdef TransPage* page = self.gmd.replace(number, first, n, ppas)
         cdef uint32_t i
         for i in range(number * REGION + first, number * REGION + first + n):
@@ -362,7 +363,7 @@ cdef class TablePages(Pager):
         return True
 
     cdef uint32_t gather(self, uint32_t first, uint32_t end, uint32_t* bytes) noexcept nogil:
-        """Groups from ``first`` on, up to ``end``, into the buffer as far as they fit; returns behind the last."""
+        """Put groups from ``first`` up to ``end`` into the buffer as far as they fit; returns the end of those."""
         cdef uint32_t at = HEAD, group = first, size
         cdef uint16_t word
         memset(self.buffer, 0, self.capacity)
@@ -386,7 +387,7 @@ cdef class TablePages(Pager):
     # --- checkpoints
 
     def take(self, saved):
-        """What Gmd.saved gave: those translation pages are in flash, and only there. ValueError says what cannot be."""
+        """Load what Gmd.saved gave: those translation pages are in flash only. ValueError says what is wrong."""
         cdef uint32_t[SPAN_MOST] ppas
         cdef uint32_t first, n, k, i
         found = self.gmd.parsed(saved, <uint64_t> self.ssd.nand.blocks * self.ssd.nand.pages_per_block)
@@ -407,7 +408,7 @@ cdef class TablePages(Pager):
         self.evictions = 0
 
     cdef bint is_sound(self, uint32_t id) except -1:
-        """Whether a translation page is here, or can be read; no figure counts the read."""
+        """Whether a translation page is in memory, or can be read; the read is not counted."""
         cdef uint32_t group = id // self.gmd.span, region = group // REGION, at = <uint32_t> self.gmd.place_of(group)
         cdef bint sound
         if id % self.gmd.span or self.gmd.regions[region].pages[at].here:
@@ -427,14 +428,14 @@ cdef class TablePages(Pager):
         self.gmd.forget_counts()
 
     def sizes(self):
-        """(bytes as a controller packs them, as allocated): the directory, two bits a group, the page that is being
-        read or written, and what the store keeps account of."""
+        """(bytes as a controller packs them, as allocated): the directory, two bits a group, the page being read or
+        written, and the store's accounting."""
         own = 2 * (self.table.groups // 8 + 1) + self.capacity
         parts = self.gmd.sizes(), self.mapping.store.tables()
         return sum(packed for packed, _ in parts) + own, sum(allocated for _, allocated in parts) + own
 
     def check(self):
-        """As Gmd.check; what is absent is of a clean page; the bytes counted are there."""
+        """As Gmd.check; absent groups are of clean pages; the count of clean bytes is right."""
         cdef uint32_t number, i, group
         cdef uint64_t clean = 0
         problems = self.gmd.check()

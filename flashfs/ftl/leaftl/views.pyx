@@ -1,5 +1,5 @@
 # cold
-"""LeaFTL's table for people: what it holds in all, a group's levels and segments, the segment of an LPA."""
+"""Views of LeaFTL's table: totals, a group's levels and segments, the segment of an LPA."""
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
@@ -16,8 +16,8 @@ cdef enum:
 
 
 def survey(SegmentTable table not None):
-    """What all groups hold, counted now: segments by kind, groups and segments by level, bytes. Of each histogram the
-    entry i counts those that have i: ``groups_by_levels`` levels, ``groups_by_crb_bytes`` bytes in the CRB,
+    """Totals of all groups, counted now: segments by kind, groups and segments by level, bytes. Entry i of a histogram
+    counts those that have i: ``groups_by_levels`` levels, ``groups_by_crb_bytes`` bytes in the CRB,
     ``segments_by_points`` LPAs, superseded or not (holes have none); ``segments_by_level`` begins with the top."""
     cdef uint64_t[LEVELS_MOST + 1] groups
     cdef uint64_t[LEVELS_MOST + 1] segments
@@ -65,14 +65,14 @@ def survey(SegmentTable table not None):
 
 
 cdef int count_points(const View* block, uint64_t* points) noexcept nogil:
-    """One more in ``points`` for each segment but holes, by the LPAs that it holds."""
+    """Count each segment except holes in ``points``, by the number of LPAs that it holds."""
     cdef uint32_t i, at = 0, run
     cdef uint16_t slope
     for i in range(block.n):
         slope = slope_at(block, i)
         if not slope & (APPROXIMATE | HOLE):
             points[block.lengths[i] // stride_of(slope) + 1 if block.lengths[i] else 1] += 1
-    while at < block.crb_n:                # a run for each approximate segment; only the first byte may be an LPA 0
+    while at < block.crb_n:                # a run for each approximate segment; only the first byte may be LPA 0
         run = 1
         while at + run < block.crb_n and block.crb[at + run] != 0:
             run += 1
@@ -82,7 +82,7 @@ cdef int count_points(const View* block, uint64_t* points) noexcept nogil:
 
 
 def explain(SegmentTable table not None, uint32_t lpa):
-    """The segment that answers for an LPA, and what it says."""
+    """The segment that a look-up of an LPA finds, and its prediction."""
     cdef uint32_t ppa = NONE, levels = 0
     cdef bint about = False
     out = {"group": lpa // GROUP, "offset": lpa % GROUP}
@@ -104,7 +104,7 @@ def explain(SegmentTable table not None, uint32_t lpa):
 
 
 def group_of(SegmentTable table not None, group):
-    """One group for the eye: SegmentTable.dump, each segment with the first and the last PPA that it predicts."""
+    """One group: SegmentTable.dump, each segment with the first and the last PPA that it predicts."""
     held = table.dump(group)
     for level in held["levels"]:
         for segment in level:
@@ -124,7 +124,7 @@ def largest_group(SegmentTable table not None):
 
 
 def trimmed(list counts):
-    """Without the zeros at the end."""
+    """Remove the zeros at the end."""
     while counts and counts[len(counts) - 1] == 0:
         counts.pop()
     return counts

@@ -30,12 +30,12 @@ from flashfs.parts.paged.tpftl_map import UNIT_TAKES, units_in
 from flashfs.parts.superblocks.superblocks import SuperblockGreedy
 
 NO_PAGE = 2**32 - 1
-SLACK = 16  #: VPPNs below and above a line that are drawn
+SLACK = 16  #: VPPNs drawn below and above a line
 PLACES = ("groups", "superblocks", "streams")
 
 
 def _mapping(ssd: Any, options: dict[str, Any], groups: Groups | None) -> LearnedMap:
-    """Unless a size was given, the cache has what dftl has, less what the models take."""
+    """Unless an option sets its size, the cache has as many bytes as dftl's, less those of the models."""
     how, room = options["prefetch"], cache_bytes_for(ssd.lpas, options)
 
     def made(cache_bytes: int) -> LearnedMap:
@@ -88,8 +88,8 @@ def _groups(ssd: Any, options: dict[str, Any], slots: int) -> Groups:
 
 
 def _slots(ssd: Any, options: dict[str, Any]) -> int:
-    """Superblocks that are open for the host at once; 0: the chip has no room for one, beside those for groups that are
-    put in order and for what is moved otherwise, and one that is free."""
+    """Superblocks open for the host at once; 0: the chip has no room for one beside those for groups that are put in
+    order and for other moves, and a free one."""
     dies, slots, asked = ssd.nand.dies, 0, options["open"]
     group = max(dies, -(-_group_pages(ssd, options) * (ssd.nand.page_bytes // 4) // ssd.nand.pages_per_block))
     each = dies if asked else 4 * dies
@@ -99,22 +99,22 @@ def _slots(ssd: Any, options: dict[str, Any]) -> int:
 
 
 def _slots_most(ssd: Any) -> int:
-    """Slots that the chip may have room for whatever the options are: beside them there are two superblocks, one for
-    groups that are put in order and one for what is moved otherwise."""
+    """The most slots that the chip may have room for, whatever the options: two superblocks are in use beside them, one
+    for groups that are put in order and one for other moves."""
     dies, spare = int(ssd.nand.dies), int(ssd.nand.blocks) - -(-int(ssd.lpas) // int(ssd.nand.pages_per_block))
     return min(SLOTS_MOST, max(0, spare // dies - 2)) if dies > 1 else 0
 
 
 def _group_pages(ssd: Any, options: dict[str, Any]) -> int:
-    """Translation pages of a group: as many as a superblock has room for the pages of, or fewer if that was asked; but
-    one at least."""
+    """Translation pages of a group: so many that the pages of their LPAs fit a superblock, or fewer if the option says
+    so; at least one."""
     most = max(1, ssd.nand.dies * ssd.nand.pages_per_block // (ssd.nand.page_bytes // 4))
     return min(most, options["group"] or most)
 
 
 def _fits(ssd: Any, options: dict[str, Any], blocks: int) -> bool:
-    """Whether the chip has room for so many blocks that are open or kept free for a group, beside its translation pages
-    and the reserve; and superblocks at all."""
+    """Whether the chip has superblocks, and room for so many blocks that are open or kept free for a group, beside its
+    translation pages and the reserve."""
     pages = -(-2 * pages_of(ssd.lpas, ssd.nand.page_bytes) // ssd.nand.pages_per_block) + 3
     try:
         spare_for(ssd, options, "learnedftl", blocks + pages, max(3, ssd.nand.dies))
@@ -124,8 +124,8 @@ def _fits(ssd: Any, options: dict[str, Any], blocks: int) -> bool:
 
 
 def _known(device: Any, where: Any) -> Models:
-    """The models of a device at work, or those that a clean checkpoint had; behind a recovery, when there are none,
-    what training from the map would give."""
+    """The models in use, or those of a clean checkpoint; after a recovery there are none, and the result is what
+    training from the map would give."""
     mapping = device.ssd.mapping
     if mapping.models.exact_n:
         return mapping.models
@@ -136,8 +136,8 @@ def _known(device: Any, where: Any) -> Models:
 
 
 def _models(device: Any) -> list[dict[str, Any]]:
-    """The models: of which LPAs, for how many they are exact, and how many lines they have. Of an image that was not
-    unmounted they are what training from the map gives."""
+    """The models: their LPAs, for how many they are exact, and how many pieces they have. For an image that was not
+    unmounted they are trained from the map."""
     models = _known(device, block_map.mapped(device.ssd))
     return [
         {"page": page, "first_lpa": model["first_lpa"], "exact": model["exact"], "pieces": len(model["pieces"])}
@@ -148,8 +148,8 @@ def _models(device: Any) -> list[dict[str, Any]]:
 
 
 def _group_table(device: Any) -> list[dict[str, Any]]:
-    """The groups that are put in order together: the LPAs of each, how many of its pages have no model any more, and
-    whether it is to be cleaned first (``due``: much of its superblock was lent, or it borrowed most of one)."""
+    """The groups that are put in order together: the LPAs of each, how many of its pages are without a model, and
+    whether it should be cleaned first (``due``: much of its superblock was lent, or it borrowed most of one)."""
     groups = device.ssd.mapping.groups
     if groups is None:
         return []
@@ -161,7 +161,7 @@ def _group_table(device: Any) -> list[dict[str, Any]]:
 
 
 def _owners(device: Any) -> list[dict[str, Any]]:
-    """The superblocks that are a group's, and how many pages of other groups are in each."""
+    """The superblocks owned by a group, and how many pages of other groups are in each."""
     groups = device.ssd.mapping.groups
     return [] if groups is None else [row for row in groups.table() if row["group"] is not None]
 
@@ -179,8 +179,8 @@ def _pictures(device: Any) -> list[dict[str, Any]]:
 
 
 def _drawn(device: Any, models: Models, model: dict[str, Any], where: Any) -> dict[str, Any]:
-    """A model's lines over the pages that they stand for, a band for each piece. A dot that its line meets is a page
-    that the model knows."""
+    """A model's lines over the pages that they predict, a band for each piece. A dot on its line is a page that the
+    model knows."""
     geometry, first = device.ssd.nand.geometry, model["first_lpa"]
     end = min(first + models.span, device.ssd.lpas)
     starts = [lpa for lpa, _, _ in model["pieces"]]

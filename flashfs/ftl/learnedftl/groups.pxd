@@ -4,23 +4,23 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 cdef class Groups:
     cdef readonly uint32_t n               # groups
-    cdef readonly uint32_t group_lpas      # LPAs of one
+    cdef readonly uint32_t group_lpas      # LPAs of a group
     cdef readonly uint32_t superblocks, superblock_pages, pages_per_block, dies
-    cdef readonly uint32_t share           # per cent of its pages that a group has to have without a model
-    cdef readonly uint32_t least           # changed pages from which it is looked at
-    cdef readonly uint32_t lent_most       # pages of a superblock that may be others' before both are to be cleaned
+    cdef readonly uint32_t share           # per cent of its pages without a model that make a group worth cleaning
+    cdef readonly uint32_t least           # changed pages from which a group is examined
+    cdef readonly uint32_t lent_most       # pages of a superblock that may be other groups' before both are due
     cdef uint32_t slots
-    cdef uint32_t budget                   # pages that may move for each that the host writes, per cent
-    cdef readonly uint64_t credit          # ... what is left of that: pages, times 100
-    # of each group: pages that were written since it was put in order, or moved out of a superblock of its own
+    cdef uint32_t budget                   # pages that may move per page of the host, per cent
+    cdef readonly uint64_t credit          # ... what is left of it, in hundredths of a page
+    # of each group: pages written since it was put in order, or moved out of a superblock of its own
     cdef uint32_t* changed
-    cdef uint8_t* due                      # of each group: it has lent, or borrowed, more than it should
+    cdef uint8_t* due                      # of each group: whether it has lent, or borrowed, too much
     cdef uint32_t* owner                   # of each superblock: the group it was opened for, or NONE
-    cdef uint32_t* lent                    # of each superblock: pages there that are not its owner's
-    cdef uint32_t* borrowed                # [slots][groups]: pages that each borrowed of what the slot fills
-    cdef readonly uint64_t opened          # superblocks that were opened for a group
-    cdef readonly uint64_t borrowed_n      # pages that the host wrote to a superblock that is not their group's
-    cdef readonly uint64_t settled         # superblocks of which so much was lent that both groups became due
+    cdef uint32_t* lent                    # of each superblock: pages of other groups
+    cdef uint32_t* borrowed                # [slots][groups]: pages borrowed in the slot's superblock
+    cdef readonly uint64_t opened          # superblocks opened for a group
+    cdef readonly uint64_t borrowed_n      # pages of the host in a superblock of another group
+    cdef readonly uint64_t settled         # superblocks lent so much that both groups became due
     cdef uint32_t of(self, uint32_t lpa) noexcept nogil
     cdef int open(self, uint32_t superblock, uint32_t group, uint32_t slot) noexcept nogil
     cdef int wrote(self, uint32_t group, uint32_t superblock, uint32_t slot, uint32_t n) noexcept nogil

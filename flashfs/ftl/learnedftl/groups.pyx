@@ -1,8 +1,7 @@
-"""LearnedFTL's groups (S. Wang et al., LearnedFTL, HPCA 2024): translation pages that lie side by side, whose pages
-share superblocks. What is counted here says whose a superblock is, who has borrowed of it, and which group is to be
-cleaned.
+"""LearnedFTL's groups (S. Wang et al., LearnedFTL, HPCA 2024): neighbouring translation pages, whose pages share
+superblocks. This tracks the owner of each superblock, which groups borrowed of it, and which group should be cleaned.
 
-A clean checkpoint has it (``save``). Behind a recovery no superblock is anybody's, and no group has changed.
+A clean checkpoint has it (``save``). After a recovery no superblock has an owner, and no group has changed.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -17,9 +16,9 @@ from flashfs.engine.blocks.pool cimport NONE
 
 cdef class Groups:
     """``n`` groups of ``group_lpas`` LPAs, on superblocks of ``dies`` blocks, ``slots`` of which the host fills at a
-    time. From ``share`` per cent of its pages on a group is worth being put in order; of ``lend_share`` per cent of a
-    superblock on those who share it are both due. For each page that the host writes ``budget`` per cent of one may
-    move to put groups in order."""
+    time. A group is worth putting in order from ``share`` per cent of changed pages on; if ``lend_share`` per cent of a
+    superblock are lent, its owner and its largest borrower are due. Per 100 pages that the host writes, ``budget``
+    pages may move to put groups in order."""
 
     def __cinit__(self, uint32_t n, uint32_t group_lpas, uint32_t blocks, uint32_t dies, uint32_t pages_per_block,
                   uint32_t slots, uint32_t share, uint32_t lend_share, uint32_t budget):
@@ -51,7 +50,7 @@ cdef class Groups:
         free(self.borrowed)
 
     def reset(self):
-        """Nothing is known of any page."""
+        """Make it empty: no superblock has an owner, and no group has changed."""
         memset(self.changed, 0, self.n * sizeof(uint32_t))
         memset(self.due, 0, self.n)
         memset(self.owner, 0xFF, self.superblocks * sizeof(uint32_t))
@@ -62,8 +61,8 @@ cdef class Groups:
         return lpa // self.group_lpas
 
     cdef int open(self, uint32_t superblock, uint32_t group, uint32_t slot) noexcept nogil:
-        """The superblock is opened for the group, to be filled by the host's slot; or, where that is ``slots``, by the
-        group's pages in order."""
+        """The superblock is opened for the group, to be filled by the host's slot; or, if ``slot`` is ``slots``, with
+        the group's pages in order."""
         self.owner[superblock] = group
         self.lent[superblock] = 0
         self.opened += 1
@@ -72,7 +71,7 @@ cdef class Groups:
         return 0
 
     cdef int wrote(self, uint32_t group, uint32_t superblock, uint32_t slot, uint32_t n) noexcept nogil:
-        """The host wrote so many pages of the group there."""
+        """The host wrote ``n`` pages of the group to the superblock."""
         self.changed[group] += n
         self.credit = min(self.credit + <uint64_t> n * self.budget, <uint64_t> 200 * self.group_lpas)
         if self.owner[superblock] == group:
@@ -85,12 +84,12 @@ cdef class Groups:
         return 0
 
     cdef int add(self, uint32_t superblock, uint32_t n) noexcept nogil:
-        """So many pages of another group are put in order there."""
+        """``n`` pages of another group are put in order there."""
         self.lent[superblock] += n
         return 0
 
     cdef int lend(self, uint32_t superblock, uint32_t slot) noexcept nogil:
-        """So much of it is lent that it is nobody's any more: its owner, and who borrowed most, are to be cleaned."""
+        """Too much of it is lent: it loses its owner, and the owner and the largest borrower become due."""
         cdef uint32_t group, most = 0
         cdef const uint32_t* borrowed = self.borrowed + <uint64_t> slot * self.n
         for group in range(self.n):
@@ -102,8 +101,8 @@ cdef class Groups:
         return 0
 
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, uint32_t n) noexcept nogil:
-        """Cleaning moved these pages from ``olds``: those that were in a superblock of their group's are not any
-        more."""
+        """Cleaning moved these pages from ``olds``: those that were in a superblock of their own group count as changed
+        now."""
         cdef uint32_t i, group
         for i in range(n):
             group = self.of(lpas[i])
@@ -111,23 +110,23 @@ cdef class Groups:
         return 0
 
     cdef int settle(self, uint32_t group, uint32_t changed) noexcept nogil:
-        """The group was looked at, or put in order: so many of its pages are not where a model has them."""
+        """The group was examined, or put in order: ``changed`` of its pages are without a model."""
         self.changed[group] = changed
         self.due[group] = 0
         return 0
 
     cdef bint may_move(self) noexcept nogil:
-        """Whether the host has written enough for a group to be put in order."""
+        """Whether the host has written enough to allow putting a group in order."""
         return self.credit >= <uint64_t> 100 * self.group_lpas
 
     cdef int spend(self, uint32_t n) noexcept nogil:
-        """So many pages of a group have moved."""
+        """``n`` pages of a group have moved."""
         self.credit -= min(self.credit, <uint64_t> 100 * n)
         return 0
 
     cdef uint32_t worst(self) noexcept nogil:
-        """The group to be cleaned: that which has changed most, of those that are due and have changed twice as much as
-        is worth while, or else of all; NONE if it is not worth while for any."""
+        """The group to be cleaned: among groups that are due and have changed twice as much as ``least``, or else among
+        all, the one that has changed most; NONE if no group has changed as much as ``least``."""
         cdef uint32_t group, best = NONE
         cdef bint due, best_due = False
         for group in range(self.n):
@@ -139,15 +138,15 @@ cdef class Groups:
         return best
 
     cdef bint is_own(self, uint32_t superblock) noexcept nogil:
-        """Whether the superblock is a group's, of which not too much is lent."""
+        """Whether the superblock has an owner: not too much of it is lent."""
         return self.owner[superblock] != NONE
 
     def forget_counts(self):
         self.opened = self.borrowed_n = self.settled = 0
 
     def save(self):
-        """u32 groups, u32 LPAs of one, u32 superblocks, u32 0, u64 credit; then of each superblock u32 owner and u32
-        pages lent; of each group u32 pages changed; and of each group u8, whether it is due."""
+        """u32 groups, u32 LPAs of a group, u32 superblocks, u32 0, u64 credit; then for each superblock u32 owner, then
+        for each u32 pages lent; for each group u32 pages changed; and for each group u8, whether it is due."""
         return b"".join((
             struct.pack("<4IQ", self.n, self.group_lpas, self.superblocks, 0, self.credit),
             (<const uint8_t*> self.owner)[:4 * self.superblocks],
@@ -157,7 +156,7 @@ cdef class Groups:
         ))
 
     def load(self, saved):
-        """The inverse; ValueError says what cannot be. Nothing is known of groups that were of another size."""
+        """The inverse; ValueError says what is wrong. A section of groups of another size is ignored."""
         cdef uint32_t i
         self.reset()
         if len(saved) < 24:
@@ -183,12 +182,12 @@ cdef class Groups:
         return 5 * self.n + 8 * self.superblocks + 4 * self.slots * self.n
 
     def groups(self):
-        """Of each group how many of its pages have changed, and whether it is due, for people."""
+        """For views: the changed pages of each group, and whether it is due."""
         cdef uint32_t i
         return [{"group": i, "changed": self.changed[i], "due": bool(self.due[i])} for i in range(self.n)]
 
     def table(self):
-        """Of each superblock whose it is, and how many pages of others are there, for people."""
+        """For views: the owner of each superblock, and its pages of other groups."""
         cdef uint32_t i
         return [{"superblock": i, "group": None if self.owner[i] == NONE else self.owner[i], "lent": self.lent[i]}
                 for i in range(self.superblocks)]

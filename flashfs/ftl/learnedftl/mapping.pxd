@@ -14,19 +14,19 @@ cdef class RunModels(Runs):
 cdef class LearnedMap(TpMap):
     cdef readonly Models models
     cdef readonly uint64_t reads_cached, reads_modelled, reads_doubled
-    cdef readonly uint64_t writes_modelled  # entries that were cached for a write without a read of their page
-    cdef readonly uint64_t mispredictions  # pages that a model was sure of and that said they were another LPA's
+    cdef readonly uint64_t writes_modelled  # entries cached for a write without a read of their page
+    cdef readonly uint64_t mispredictions  # predicted pages whose OOB had another LPA
     cdef readonly uint64_t lpas_restored   # bits that a clean checkpoint had at the mount
-    cdef readonly uint64_t pages_retrained  # translation pages whose models were trained when they were first read
+    cdef readonly uint64_t pages_retrained  # translation pages whose models were trained at their first read
     cdef uint32_t* now                     # the entries of a page that models are trained from
-    cdef bint moving                       # cleaning has moved pages, and is not through with their entries
+    cdef bint moving                       # cleaning has moved pages, and their entries are not complete
     cdef bint always                       # every write-back trains, not only cleaning's
     cdef bint starts_runs                  # a run's line may replace a model
-    cdef readonly Groups groups            # of translation pages; None: there are none
-    cdef uint32_t* places                  # where the pages of a group are
+    cdef readonly Groups groups            # groups of translation pages, or None
+    cdef uint32_t* places                  # PPAs of the pages of a group
     cdef bint ordering                     # a group is being put in order
-    # wall time of training, and of sorting the places of groups (LPAs are sorted by the mover): no figures, for they
-    # are never the same twice
+    # wall time of training, and of sorting the places of groups (the mover sorts LPAs): not among the figures, since
+    # these values differ from run to run
     cdef readonly int64_t train_ns, sort_ns
     cdef readonly uint64_t groups_looked_at, groups_ordered, group_moves
     cdef int order_group(self, uint32_t n, int stream) except -1 nogil

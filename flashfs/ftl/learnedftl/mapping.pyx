@@ -1,19 +1,19 @@
 # distutils: language = c++
-"""LearnedFTL's mapping (S. Wang et al., LearnedFTL, HPCA 2024): TPFTL's cache, and beside the directory models that say
-where an LPA is without a read of its translation page.
+"""LearnedFTL's mapping (S. Wang et al., LearnedFTL, HPCA 2024): TPFTL's cache, and models beside the directory that
+locate an LPA without a read of its translation page.
 
 A look-up of the host is answered by the cache, else by the model if its filter has the LPA's bit, else by the
-translation page, which is a second read in front of that of the data. A bit says that the model gives what the map
-says, so everything that changes an entry clears its bit: a write, a trim, a move, and what damage brings about. Bits
-are set where all that is known of a page goes to flash (``cleaned``), where a page without models is read
-(``learn_loaded``), and for runs that the host has just written (``run_ends``).
+translation page, which costs a second read before that of the data. A bit says that the model gives the map's PPA, so
+everything that changes an entry clears its bit: a write, a trim, a move, and damage. Bits are set when all newer
+entries of a page go to flash (``cleaned``), when a page without models is read (``learn_loaded``), and for runs that
+the host has just written (``run_ends``).
 
-*Groups.* Translation pages that lie side by side, as many as a superblock has room for the pages of, are a group. When
-it is cleaned (placement.pyx), its pages move together, sorted by LPA, to consecutive VPPNs, and its models are trained
+*Groups.* A group is so many neighbouring translation pages that the pages of their LPAs fit a superblock. When it is
+cleaned (placement.pyx), its pages move together, sorted by LPA, to consecutive VPPNs, and its models are trained
 (``order_group``).
 
-A clean checkpoint has the models, their filters, and whose superblocks are; a recovery takes none of that, and begins
-with none: what was written since the checkpoint would make bits stale. Pages that are read train models again.
+A clean checkpoint has the models, their filters, and the owners of superblocks. A recovery uses none of these and
+begins without models: writes since the checkpoint would make bits stale. Pages that are read train models again.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -32,8 +32,8 @@ from flashfs.ftl.learnedftl.models cimport Models
 
 
 cdef class RunModels(Runs):
-    """Sequential initialisation, from what the host has written. Entries of moved pages are not proved before they have
-    gone to their translation pages, which are trained then."""
+    """Sequential initialisation, from runs of the host. While entries of moved pages wait to be proved, nothing is
+    learned from runs; their translation pages are trained when they are written."""
 
     def __cinit__(self, LearnedMap map not None):
         self.map = map
@@ -45,9 +45,9 @@ cdef class RunModels(Runs):
 
 
 cdef class LearnedMap(TpMap):
-    """As TpMap. ``always``: models are trained whenever a translation page is written, not only behind cleaning;
-    ``runs``: a run that is written in order may begin a model; ``groups``: of translation pages, which are cleaned
-    together, or None."""
+    """As TpMap. ``always``: models are trained whenever a translation page is written, not only after cleaning;
+    ``runs``: a run that is written in order may begin a model; ``groups``: the groups of translation pages that are
+    cleaned together, or None."""
 
     def __cinit__(self, Engine ssd not None, uint64_t cache_bytes, bint fixed=False, *, bint always=True,
                   bint runs=True, Groups groups=None, **_):
@@ -69,7 +69,7 @@ cdef class LearnedMap(TpMap):
         free(self.places)
 
     cdef bint knows(self, uint32_t lpa, uint32_t* ppa) noexcept nogil:
-        """Whether the model is sure of where the LPA is. After damage, when a page may be several LPAs', it knows
+        """Whether the model knows the PPA of the LPA. After damage, when a page may be mapped by several LPAs, it knows
         nothing: such entries are judged one by one."""
         return not self.strays and self.models.predict(lpa, ppa)
 
@@ -77,8 +77,8 @@ cdef class LearnedMap(TpMap):
 
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
                           int64_t* ready) except? 0xFFFFFFFF nogil:
-        """As TPFTL, but an LPA that its model knows waits for nothing. To make room for those behind it may clean, and
-        move what a model knew: that is looked up then."""
+        """As TPFTL, but an LPA that its model knows waits for nothing. Making room for later ones may clean, and move
+        what a model knew: that is looked up then."""
         cdef uint32_t i, ppa = NONE
         n = TpMap.prepare(self, lpas, n, writing, ready)
         for i in range(0 if writing else n):
@@ -101,7 +101,7 @@ cdef class LearnedMap(TpMap):
             if self.make_room(page) == 0:
                 return False
             ready[i] = self.ssd.map_ns
-            if self.knows(lpas[i], &ppa):   # to make room may have moved the page
+            if self.knows(lpas[i], &ppa):   # making room may have moved the page
                 return self.bring_known(lpas[i], ppa)
         if not TpMap.bring(self, lpas, i, n, writing, ready):
             return False
@@ -109,7 +109,7 @@ cdef class LearnedMap(TpMap):
         return True if writing else self.count_read(lpas[i], hits, loads)
 
     cdef bint bring_known(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """There is room for its entry, and the model has it: what it replaces is known without a read."""
+        """Cache the entry from the model, for a write: the old PPA is known without a read. There must be room."""
         cdef uint32_t page = self.page_of(lpa)
         self.lookups += 1
         self.writes_modelled += 1
@@ -117,8 +117,8 @@ cdef class LearnedMap(TpMap):
         return True
 
     cdef int count_read(self, uint32_t lpa, uint64_t hits, uint64_t loads) except -1 nogil:
-        """A page of the host's that was looked up, and is to be read: 1. What went past the cache, because nothing
-        could be written, was read too."""
+        """Count a look-up of a page that the host reads; returns 1. One that bypassed the cache, because nothing could
+        be written, read a translation page too."""
         cdef uint32_t ppa = NONE
         if self.hits == hits and (self.loads != loads or not self.cached(lpa, &ppa)):
             self.reads_doubled += 1
@@ -127,7 +127,7 @@ cdef class LearnedMap(TpMap):
         return 1
 
     cdef int mark_known(self, uint32_t page) noexcept nogil:
-        """What a model knows needs no place in the cache."""
+        """LPAs that a model knows need no entry in the cache."""
         TpMap.mark_known(self, page)
         return 0 if self.strays else self.models.mark(page, self.marked)
 
@@ -139,8 +139,8 @@ cdef class LearnedMap(TpMap):
         return 0
 
     cdef uint32_t after_miss(self, uint32_t lpa, uint32_t ppa, const uint8_t* oob) except? 0xFFFFFFFE nogil:
-        """The page that a model was sure of says that it is another LPA's: the model is not believed, and the map is
-        asked."""
+        """The page that a model predicted has another LPA in its OOB: drop the model's bit, and look the LPA up in the
+        map."""
         cdef uint32_t known = NONE
         if oob == NULL or self.cached(lpa, &known) or not self.knows(lpa, &known) or known != ppa:
             return NONE
@@ -173,7 +173,7 @@ cdef class LearnedMap(TpMap):
         return DemandMapping.moved(self, lpas, olds, news, n)
 
     cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """Asked of each entry that a move, a trim or damage changes, before it becomes pending."""
+        """Called for each entry that a move, a trim or damage changes, before it becomes pending."""
         self.models.forget(lpa)
         return TpMap.recache(self, lpa, ppa)
 
@@ -186,13 +186,13 @@ cdef class LearnedMap(TpMap):
         return EntryPages.rebuild(self, page)
 
     def save_clean(self):
-        """Behind damage nobody believes models, and a checkpoint has none."""
+        """After damage models are not trusted, and a checkpoint has none."""
         if self.strays:
             return {}
         return {"models": self.models.save(), **({} if self.groups is None else {"owners": self.groups.save()})}
 
     def load_clean(self, sections):
-        """The options may be others than those of the device that was unmounted."""
+        """The options may differ from those at the unmount."""
         if "models" in sections and not self.strays:
             self.models.load(sections["models"], self.ssd.lpas, self.ssd.nand.blocks * self.ssd.nand.pages_per_block)
         if "owners" in sections and self.groups is not None:
@@ -210,7 +210,7 @@ cdef class LearnedMap(TpMap):
     # --- where models are learned
 
     cdef int cleaned(self, uint32_t page) except -1 nogil:
-        """All that is newer than the page has just gone there: ``image`` is what the map says of its LPAs."""
+        """All newer entries have just gone to the page: ``image`` has the map's PPAs of its LPAs."""
         cdef int64_t began
         TpMap.cleaned(self, page)
         if (self.always or self.moving) and not self.strays and self.image_of == page:
@@ -220,9 +220,9 @@ cdef class LearnedMap(TpMap):
         return 0
 
     cdef int learn_loaded(self, uint32_t page) except -1 nogil:
-        """A translation page whose models nobody has trained since the mount was read for the host: behind a recovery
-        they are empty, and this is how they come back. What is dirty in
-        the cache is newer; what is pending may still turn out to be another LPA's, and gets no bit."""
+        """Train the models of a translation page that was just read for the host, unless they were trained since the
+        mount. After a recovery the models are empty, and this restores them. Dirty entries of the cache are newer than
+        the page; pending ones may still turn out to belong to another LPA, and get no bit."""
         cdef uint32_t first = page * self.per_page, n = self.entries_of(page)
         cdef uint64_t at
         if self.image_of != page or self.image_ppa == NONE or self.strays or not self.models.is_untried(page):
@@ -247,9 +247,9 @@ cdef class LearnedMap(TpMap):
     # --- groups
 
     cdef uint32_t find_group(self, uint32_t group, uint32_t* unknown) except? 0xFFFFFFFE nogil:
-        """Put the PPAs of a group's pages into ``places``, in ascending order; returns how many there are, and how many
-        no model knows though all are trained now. Reads each of its translation pages once. 0 where damage let several
-        LPAs name a page: nobody is sure of anything then."""
+        """Put the PPAs of a group's pages into ``places``, ascending, and train its models; returns how many pages
+        there are, and adds to ``unknown`` those that no model knows after training. Reads each of its translation pages
+        once. 0 after damage that let several LPAs map to a page: then no entry is certain."""
         cdef uint32_t page, first, i, n = 0, known = NONE
         cdef uint32_t pages = self.groups.group_lpas // self.per_page
         cdef int64_t began
@@ -275,8 +275,8 @@ cdef class LearnedMap(TpMap):
         return n
 
     cdef int find_page(self, uint32_t page) except -1 nogil:
-        """What the map says of all its LPAs, into ``now``: as ``peek`` of each, but goes through the cache once. The
-        translation page is read if anything is to be had from it alone."""
+        """Put the map's PPAs of all LPAs of the page into ``now``: as ``peek`` of each, but goes through the cache
+        once. Reads the translation page only if some entry is in neither the cache nor the pending entries."""
         cdef uint32_t first = page * self.per_page, n = self.entries_of(page), i, lpa
         cdef uint64_t at
         if self.pending.moved_n or self.strays:
@@ -294,7 +294,7 @@ cdef class LearnedMap(TpMap):
         while i < n and self.is_marked(i):
             i += 1
         if i < n:
-            self.look(page)                 # which may make it again, and put entries among the pending ones
+            self.look(page)                 # this may rebuild the page, and add pending entries
             memcpy(self.now, self.looked, n * sizeof(uint32_t))
         at = self.pending.first_from(first)
         while at < self.pending.n and self.pending.lpa[at] < first + n:
@@ -303,8 +303,8 @@ cdef class LearnedMap(TpMap):
         return self.cmt.list_cached(page, NULL, self.now)
 
     cdef int order_group(self, uint32_t n, int stream) except -1 nogil:
-        """The ``places`` of a group's pages move, as one run in the order of their LPAs; entries and models follow when
-        they have moved. There must be room for them."""
+        """Move a group's pages, listed in ``places``, as one run in the order of their LPAs; entries and models are
+        updated after the move. There must be room for the pages."""
         self.ordering = True
         try:
             self.ssd.relocate_pages(self.places, n, stream, CAUSE_GC)
@@ -379,7 +379,7 @@ cdef class LearnedMap(TpMap):
         return super().problems_in_flash() + self.stale()
 
     def stale(self):
-        """Lines about LPAs whose model is sure of another page than the map. Reads every translation page."""
+        """A line for each LPA whose model predicts another page than the map has. Reads every translation page."""
         cdef uint32_t lpa, said = NONE, ppa = NONE
         problems = []
         for lpa in range(self.ssd.lpas):

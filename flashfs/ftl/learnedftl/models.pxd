@@ -3,21 +3,21 @@ from libc.stdint cimport int16_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
     PIECES = 8               # lines of a model
-    SPAN = 512               # LPAs of a model at most
+    SPAN = 512               # most LPAs of a model
     ONE = 4096               # slope 1: slopes are in VPPNs an LPA, times this
 
 
 cdef struct Piece:
-    uint16_t off                           # the first LPA that it is for, counted from the model's first
+    uint16_t off                           # its first LPA, relative to the model's first
     int16_t slope
     int16_t rise                           # VPPN at ``off``, less the model's base
 
 
 cdef struct Model:
     uint32_t base                          # a VPPN that all pieces are near
-    uint16_t exact_n                       # bits that are set
-    uint8_t pieces                         # how many there are; 0: no model
-    uint8_t tried                          # it was trained, whatever came of it
+    uint16_t exact_n                       # number of set bits
+    uint8_t pieces                         # number of pieces; 0: no model
+    uint8_t tried                          # training was tried, successful or not
     Piece[8] piece                         # ascending by ``off``
     uint64_t[8] exact                      # the bitmap filter: a bit for each LPA
 
@@ -26,13 +26,13 @@ cdef class Models:
     cdef readonly uint32_t pages, per_page  # translation pages, and entries of one
     cdef readonly uint32_t span            # LPAs of a model,
     cdef readonly uint32_t models_a_page   # and models of a translation page
-    cdef readonly uint32_t least           # mapped LPAs that a model is trained from
+    cdef readonly uint32_t least           # fewest mapped LPAs that a model is trained from
     cdef readonly uint32_t dies, pages_per_block
-    cdef readonly uint64_t trained, taken  # models that were trained, and that were better than what was there
-    cdef readonly uint64_t runs, extended  # models that a run's line replaced; runs that became another piece of one
-    cdef readonly uint64_t exact_n         # bits that are set, of all models
+    cdef readonly uint64_t trained, taken  # models trained; those better than the old ones
+    cdef readonly uint64_t runs, extended  # models replaced by a run's line; runs added as a piece
+    cdef readonly uint64_t exact_n         # set bits of all models
     cdef Model* models
-    cdef uint16_t[512] x                   # what a model is trained from: LPAs, counted from its first,
+    cdef uint16_t[512] x                   # the points of a training: LPAs, relative to the model's first,
     cdef int64_t[512] y                    # and their VPPNs
     cdef Model draft
     cdef Model* of(self, uint32_t lpa, uint32_t* x) noexcept nogil

@@ -2,15 +2,15 @@
 Flash-based SSDs, HPCA 2024): beside each directory entry a few lines from LPAs to VPPNs, changed in place, and a bitmap
 filter of the LPAs for which they are exact.
 
-A model is of up to 512 LPAs, as in the paper. A translation page that has more entries has several, side by side; one
-that has fewer has one of as many. Its eight pieces are lines over equal numbers of mapped LPAs, by least squares. A
-piece is three fields of two bytes: the LPA it begins at, its slope in 1/4096, and its VPPN there, as far from the
-model's base. Everything is in integers, so the same pages give the same model on any machine.
+A model covers up to 512 LPAs, as in the paper. A translation page with more entries has several, one with fewer has one
+model of as many. Its eight pieces are lines over equal numbers of mapped LPAs, by least squares. A piece is three
+fields of two bytes: its first LPA, its slope in 1/4096, and its VPPN there, relative to the model's base. All
+arithmetic is in integers, so the same pages give the same model on any machine.
 
-A bit is set only where the model gives exactly the page that the LPA has, and cleared by whoever changes that.
+A bit is set only where the model gives exactly the page of the LPA; every change of the LPA's page clears it.
 
-``save`` packs models and filters as a controller would, 116 bytes for 512 LPAs. They are true of the moment at which
-they were saved, and so are only ever loaded from a checkpoint that nothing came behind.
+``save`` packs models and filters as a controller would, 116 bytes for 512 LPAs. They are valid only for the moment of
+the save, so they are loaded only from a checkpoint that no write followed.
 """
 from libc.stdint cimport int16_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -25,28 +25,28 @@ cdef extern from *:
     int popcount64 "__builtin_popcountll"(unsigned long long) nogil
 
 cdef enum:
-    TRAINED_FROM = 30        # mapped LPAs of 512 that are too few to train a model from
-    RUN_LEAST = 2            # pages of a run that a model may begin with
-    FAR = 1 << 20            # VPPNs: no line of a piece goes so far
+    TRAINED_FROM = 30        # up to so many mapped LPAs of 512 are too few to train a model from
+    RUN_LEAST = 2            # fewest pages of a run that may begin a model
+    FAR = 1 << 20            # VPPNs: no line of a piece spans so many
     RISE_MOST = 32767
     MODEL_BYTES = 4 + 6 * PIECES  # as a controller packs it, without its filter
     NO_PIECE = 0xFFFF        # in place of the LPA that a piece begins at
 
 
 cdef inline int64_t rounded(int64_t a, int64_t b) noexcept nogil:
-    """a / b to the nearest integer, halves upwards; ``b`` is positive."""
+    """a / b to the nearest integer, halves up; ``b`` is positive."""
     cdef int64_t twice = 2 * a + b, by = 2 * b
     cdef int64_t quotient = twice // by    # towards zero
     return quotient - (quotient * by > twice)
 
 
 cdef inline int64_t height(const Piece* piece, uint32_t x) noexcept nogil:
-    """The VPPN that a piece says, less the base."""
+    """The VPPN that a piece predicts, less the base."""
     return piece.rise + ((<int64_t> piece.slope * (<int64_t> x - piece.off) + ONE // 2) >> 12)
 
 
 cdef inline int64_t said(const Model* model, uint32_t x) noexcept nogil:
-    """The VPPN that a model says, or -1: no piece is for that LPA."""
+    """The VPPN that a model predicts; -1 if no piece covers that LPA."""
     cdef uint32_t p = model.pieces
     while p and model.piece[p - 1].off > x:
         p -= 1
@@ -77,7 +77,7 @@ cdef class Models:
         free(self.models)
 
     cdef inline Model* of(self, uint32_t lpa, uint32_t* x) noexcept nogil:
-        """The model of an LPA; ``x`` gets which one it is there."""
+        """The model of an LPA; sets ``x`` to its offset in that model."""
         cdef uint32_t page = lpa // self.per_page, offset = lpa - page * self.per_page, which = offset // self.span
         x[0] = offset - which * self.span
         return self.models + <uint64_t> page * self.models_a_page + which
@@ -85,7 +85,7 @@ cdef class Models:
     # --- the filter
 
     cdef bint predict(self, uint32_t lpa, uint32_t* ppa) noexcept nogil:
-        """Whether the model knows where the LPA is, and where."""
+        """Whether the model knows the LPA's page; sets its PPA."""
         cdef uint32_t x = 0
         cdef Model* model = self.of(lpa, &x)
         if not has_bit(model, x):
@@ -101,7 +101,7 @@ cdef class Models:
         return 0
 
     cdef int forget(self, uint32_t lpa) noexcept nogil:
-        """The LPA is not, or will not be, where it was."""
+        """The LPA's page changes: clear its bit."""
         cdef uint32_t x = 0
         cdef Model* model = self.of(lpa, &x)
         if has_bit(model, x):
@@ -111,7 +111,7 @@ cdef class Models:
         return 0
 
     cdef int forget_page(self, uint32_t page) noexcept nogil:
-        """Nothing is known of that translation page's LPAs."""
+        """Drop the models of that translation page."""
         cdef uint32_t i
         cdef Model* model = self.models + <uint64_t> page * self.models_a_page
         for i in range(self.models_a_page):
@@ -125,8 +125,8 @@ cdef class Models:
         return 0
 
     cdef int mark(self, uint32_t page, uint64_t* bits) noexcept nogil:
-        """A bit in ``bits`` for each entry of the page that its models know; bits that are set there stay. A model but
-        the last of a page has whole words."""
+        """Set a bit in ``bits`` for each entry of the page that its models know; other bits are unchanged. Every model
+        except the last of a page has whole words."""
         cdef uint32_t i, w, words = (self.per_page + 63) // 64, at
         for i in range(self.models_a_page):
             for w in range(<uint32_t> PIECES):
@@ -146,8 +146,8 @@ cdef class Models:
     # --- training: from all entries of a translation page, as they are now
 
     cdef int train(self, uint32_t page, const uint32_t* ppas, uint32_t n) noexcept nogil:
-        """The page's LPAs, from its first on, are at ``ppas``; NONE is a hole. A new model takes the place of one that
-        is exact for fewer of them."""
+        """Train the page's models: its LPAs, from the first on, are at ``ppas``; NONE is a hole. A new model replaces
+        the old one if it is exact for more of them."""
         cdef uint32_t i, first
         for i in range(self.models_a_page):
             first = i * self.span
@@ -185,7 +185,7 @@ cdef class Models:
         return 0
 
     cdef int put_base(self, uint32_t n, uint32_t pieces) noexcept nogil:
-        """The median of the pieces' middle VPPNs: a few pages that lie elsewhere do not put the others out of reach."""
+        """The median of the pieces' middle VPPNs: a few outliers do not put the other pages out of reach."""
         cdef int64_t[8] middle
         cdef int64_t one
         cdef uint32_t p, k
@@ -200,9 +200,9 @@ cdef class Models:
         return 0
 
     cdef uint32_t fit(self, uint32_t first, uint32_t end, Piece* piece) noexcept nogil:
-        """The line of points ``first`` to ``end``, and for how many it is exact. One page that lies elsewhere spoils
-        what least squares give: where that is not exact for all, lines of slope 1 through three of the points are
-        tried too, as pages are written in order."""
+        """Fit a line to points ``first`` to ``end``; returns for how many it is exact. One outlier spoils a
+        least-squares line: if that is not exact for all, lines of slope 1 through three of the points are tried too,
+        since pages are written in order."""
         cdef uint32_t best = 0, found, i, at
         cdef int64_t rise
         cdef Piece other
@@ -225,7 +225,7 @@ cdef class Models:
         return best
 
     cdef bint line(self, uint32_t first, uint32_t end, Piece* piece) noexcept nogil:
-        """Least squares; False if the line does not fit the fields."""
+        """Fit by least squares; False if the line exceeds the fields' range."""
         cdef int64_t n = end - first, sx = 0, sy = 0, sxx = 0, sxy = 0, x, y, slope = 0, rise
         cdef uint32_t i
         for i in range(first, end):
@@ -247,7 +247,7 @@ cdef class Models:
         return True
 
     cdef uint32_t count(self, uint32_t first, uint32_t end, const Piece* piece) noexcept nogil:
-        """For how many of the points the piece is exact."""
+        """How many of the points the piece is exact for."""
         cdef uint32_t i, found = 0
         for i in range(first, end):
             found += self.draft.base + height(piece, self.x[i]) == self.y[i]
@@ -256,8 +256,8 @@ cdef class Models:
     # --- sequential initialisation: from a run that was written together
 
     cdef int learn_run(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n) noexcept nogil:
-        """These pages were written together and are bound. Where LPAs and VPPNs both follow one another, that is a
-        line of slope 1."""
+        """Learn from pages that were written together and are mapped. Where LPAs and VPPNs are both consecutive, they
+        form a line of slope 1."""
         cdef uint32_t i = 0, run, x = 0, vppn
         while i < n:
             vppn = vppn_of(ppas[i], self.dies, self.pages_per_block)
@@ -272,8 +272,8 @@ cdef class Models:
         return 0
 
     cdef int take_run(self, uint32_t lpa, uint32_t vppn, uint32_t n) noexcept nogil:
-        """``n`` LPAs of one model from ``lpa`` on are at ``vppn``, ``vppn + 1``, ... If their line is longer than what
-        the model is exact for, it takes its place (the paper's L_new > L_old)."""
+        """``n`` LPAs of one model from ``lpa`` on are at ``vppn``, ``vppn + 1``, ... If there are more of them than the
+        model is exact for, their line replaces it (the paper's L_new > L_old)."""
         cdef uint32_t x = 0, i, known = 0
         cdef Model* model = self.of(lpa, &x)
         for i in range(n):
@@ -289,7 +289,7 @@ cdef class Models:
         return 0
 
     cdef bint extend(self, Model* model, uint32_t x, uint32_t vppn, uint32_t n) noexcept nogil:
-        """The run becomes another piece, if it lies behind all else that the model is exact for."""
+        """Add the run as another piece, if it lies beyond all LPAs that the model is exact for."""
         cdef int64_t rise = <int64_t> vppn - model.base
         cdef uint32_t w, p = model.pieces, i, end = x + n
         if p == 0 or p == PIECES or model.piece[p - 1].off >= x or rise < -RISE_MOST or rise > RISE_MOST:
@@ -324,8 +324,8 @@ cdef class Models:
     # --- checkpoints
 
     def save(self):
-        """All models and filters, in the order of LPAs: u32 base, then of each of eight pieces u16 LPA that it begins
-        at, from the model's first on, i16 slope, i16 rise; then the filter."""
+        """All models and filters, in the order of LPAs: u32 base, then for each of eight pieces u16 first LPA (relative
+        to the model's first), i16 slope, i16 rise; then the filter."""
         cdef uint64_t i, n = <uint64_t> self.pages * self.models_a_page
         cdef uint32_t filters = (self.span + 7) // 8, p
         cdef const Model* model
@@ -342,8 +342,8 @@ cdef class Models:
         return bytes(out)
 
     def load(self, saved, uint32_t lpas, uint32_t chip_pages):
-        """The inverse, for a device of so many LPAs and a chip of so many pages; ValueError says what cannot be. Nobody
-        has trained these since, so a page that is read may still make a better model."""
+        """The inverse, for a device of so many LPAs and a chip of so many pages; ValueError says what is wrong. These
+        models do not count as trained, so a read of their page may still train better ones."""
         try:
             self.unpack(bytes(saved), lpas, chip_pages)
         except ValueError:
@@ -382,8 +382,8 @@ cdef class Models:
             model.pieces += 1
 
     cdef bint count_bits(self, Model* model, uint32_t n, uint32_t chip_pages) noexcept nogil:
-        """Take the bits of a model that was loaded into the counts; False if there is one beyond its ``n`` LPAs, or
-        whose page is not on the chip."""
+        """Add the bits of a loaded model to the counts; False if a bit is beyond its ``n`` LPAs, or predicts a page
+        that is not on the chip."""
         cdef uint32_t x
         cdef int64_t vppn
         for x in range(<uint32_t> SPAN):
@@ -398,7 +398,7 @@ cdef class Models:
     # --- for tests and people
 
     def where(self, uint32_t lpa):
-        """The PPA that the model is sure of, or None."""
+        """The PPA if the model knows it, or None."""
         cdef uint32_t ppa = NONE
         self.require(lpa // self.per_page)
         return ppa if self.predict(lpa, &ppa) else None
@@ -411,7 +411,7 @@ cdef class Models:
         self.train(page, &ppas[0], <uint32_t> ppas.shape[0])
 
     def write_run(self, const uint32_t[::1] lpas not None, const uint32_t[::1] ppas not None):
-        """These LPAs were written together."""
+        """Report that these LPAs were written together."""
         cdef Py_ssize_t i
         if lpas.shape[0] != ppas.shape[0] or lpas.shape[0] == 0:
             raise ValueError(f"{lpas.shape[0]} LPAs, and {ppas.shape[0]} PPAs")
@@ -421,12 +421,12 @@ cdef class Models:
         self.learn_run(&lpas[0], &ppas[0], <uint32_t> lpas.shape[0])
 
     def change(self, uint32_t lpa):
-        """The LPA was written elsewhere, trimmed or moved."""
+        """Report that the LPA was rewritten, trimmed or moved."""
         self.require(lpa // self.per_page)
         self.forget(lpa)
 
     def clear(self):
-        """Nothing is known."""
+        """Drop all models."""
         self.forget_all()
 
     def require(self, uint32_t page):
@@ -467,7 +467,7 @@ cdef class Models:
         return {"models": (n * MODEL_BYTES, n * (sizeof(Model) - 8 * PIECES)), "filters": (n * filters, n * 8 * PIECES)}
 
     def check(self):
-        """The counts are those of the bits."""
+        """The counts agree with the bits."""
         cdef uint64_t i, total = 0
         cdef uint32_t w, bits
         problems = []

@@ -12,12 +12,12 @@ cdef class GroupSuperblocks(Superblocks):
     cdef SuperblockGreedy cleaner
     cdef readonly uint32_t slots           # superblocks that the host fills at once
     cdef int[16] slot_stream
-    cdef readonly uint32_t order_blocks    # that a group fills
-    cdef int order_stream                  # that groups are put in order in
+    cdef readonly uint32_t order_blocks    # blocks that a group fills
+    cdef int order_stream                  # the stream for groups that are put in order
     cdef uint32_t[16] slot_owner           # the group that a slot's superblock was opened for, or NONE
-    cdef uint8_t* lender                   # of each group: the slot that it borrowed of last
-    cdef uint32_t taking, taking_from      # the group and the slot of the page that was placed last
-    cdef uint32_t seen_free, seen_pending, seen_opened  # of the pool, when ``promised`` was counted
+    cdef uint8_t* lender                   # of each group: the slot that it borrowed from last
+    cdef uint32_t taking, taking_from      # group and slot of the page placed last
+    cdef uint32_t seen_free, seen_pending, seen_opened  # state of the pool when ``promised`` was counted
     cdef uint32_t promised                 # free blocks of superblocks that are being filled
     cdef bint has_room(self) noexcept nogil
     cdef uint32_t slot_for(self, uint32_t group) except? 0xFFFFFFFE nogil

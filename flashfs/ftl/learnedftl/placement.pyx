@@ -1,15 +1,15 @@
 # distutils: language = c++
 """LearnedFTL's placement and cleaning: superblocks in the order of VPPNs, each opened for a group of translation pages.
 
-The host fills a few at a time, in *slots*. A group that writes, and has none, opens one if there are enough free
-blocks; else it borrows of that which has most room (the paper's opportunistic cross-group allocation). When much of a
-superblock is lent, it is nobody's any more, and its owner and who borrowed most of it are the next to be cleaned.
+The host fills a few at a time, in *slots*. A group that writes and has none opens one if there are enough free blocks;
+else it borrows from the slot with the most room (the paper's opportunistic cross-group allocation). A superblock of
+which much is lent loses its owner, and the owner and the largest borrower are cleaned next.
 
 A group is cleaned as a whole: all its pages, wherever they are, move to a superblock of its own, sorted by LPA
-(``LearnedMap.order_group``). Where pages of many groups are mixed, a superblock is cleaned by itself. Which of the two
-is done goes by how many pages move for each that is gained. All this is done before the host's next page is placed,
-when no slot has room: what the mapping needs in between takes of blocks that are kept free, and if those run out, the
-superblock with the fewest live pages is cleaned, whoever's it is.
+(``LearnedMap.order_group``). Where pages of many groups are mixed, a superblock is cleaned by itself. The choice
+depends on the pages moved for each page gained. This is done before the host's next page is placed, when no slot has
+room: pages of the mapping written in between use blocks that are kept free, and if those run out, the superblock with
+the fewest live pages is cleaned, whatever group owns it.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -22,16 +22,16 @@ from flashfs.engine.blocks.victims cimport EMPTIED
 from flashfs.ftl.learnedftl.mapping cimport LearnedMap
 
 cdef enum:
-    DEAR = 40                # pages that move for one that is gained: too many, as long as there are free blocks
+    DEAR = 40                # pages moved for one gained: more are too many while there are free blocks
 
 SLOTS_MOST = 16
 _SLOT_NAMES = "group"
 
 
 def add_streams(ssd, slots, most):
-    """The stream of groups that are put in order, and behind it those of the slots beyond the first, which is the
-    host's; returns the former. There are as many as for ``most`` slots, those that are not used with no block open:
-    pages and checkpoints name streams by numbers, and another mount may have other options."""
+    """Add the stream for groups that are put in order, and after it those of the slots beyond the first, whose stream
+    is the host's; returns the former. There are streams for ``most`` slots, unused ones with no block open: pages and
+    checkpoints have the numbers of streams, and another mount may have other options."""
     order = ssd.pool.add_stream("ordered", CAUSE_GC, ssd.nand.dies if slots else 0)
     for slot in range(1, most):
         ssd.pool.add_stream(f"{_SLOT_NAMES}{slot}", CAUSE_HOST, ssd.nand.dies if slot < slots else 0)
@@ -42,7 +42,7 @@ cdef class GroupSuperblocks(Superblocks):
     """Superblocks for the groups of a LearnedMap, ``slots`` of them open for the host."""
 
     def join(self, LearnedMap map not None, SuperblockGreedy cleaner not None, int order_stream):
-        """Placement leans on the mapping, which knows the groups, and on cleaning. The slots' streams are those behind
+        """Connect placement, the mapping (which has the groups) and cleaning. The slots' streams follow
         ``order_stream``, as ``add_streams`` made them."""
         cdef uint32_t i
         self.map = map
@@ -71,8 +71,8 @@ cdef class GroupSuperblocks(Superblocks):
         self.seen_free = self.seen_pending = self.seen_opened = NONE
 
     def attach(self):
-        """A superblock that was open at an unmount goes on as its group's; behind a recovery, as that of the next group
-        that writes."""
+        """A superblock that was open at an unmount continues as its group's; after a recovery, as that of the next
+        group that writes."""
         cdef uint32_t slot
         super().attach()
         self.forget()
@@ -83,7 +83,7 @@ cdef class GroupSuperblocks(Superblocks):
     # --- where the host's pages go
 
     cdef int make_ready(self, int stream) except -1 nogil:
-        """The mapping may be told of moves here, as when there is to be cleaned."""
+        """Moves may be reported to the mapping here, so clean here if needed."""
         if stream != STREAM_HOST:
             return 0
         if not self.has_room():
@@ -91,7 +91,7 @@ cdef class GroupSuperblocks(Superblocks):
         return self.ssd.make_room()
 
     cdef bint has_room(self) noexcept nogil:
-        """Whether any slot has. Groups borrow until none has: a superblock that were cleaned sooner would lie empty."""
+        """Whether any slot has room. Groups borrow until none has: a superblock cleaned sooner would lie empty."""
         cdef uint32_t slot
         for slot in range(self.slots):
             if self.turn_to(self.slot_stream[slot]):
@@ -104,7 +104,7 @@ cdef class GroupSuperblocks(Superblocks):
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
         cdef uint32_t run = 1
         if stream == self.order_stream and self.order_blocks == self.dies and not self.turn_to(stream):
-            stream = STREAM_GC              # the superblock has fewer good blocks than others, and the group more pages
+            stream = STREAM_GC              # the superblock has bad blocks, and too little room for the group
         if stream != STREAM_HOST:
             return Superblocks.take(self, stream, lpas, n, out)
         self.taking = self.groups.of(lpas[0])
@@ -129,7 +129,7 @@ cdef class GroupSuperblocks(Superblocks):
                 return slot
             elif self.slot_owner[slot] == NONE:
                 lost = slot
-        if lost != NONE:                    # it was open at the mount
+        if lost != NONE:                    # a superblock that was open at the mount
             self.slot_owner[lost] = group
             self.groups.open(self.offset[self.slot_stream[lost]], group, lost)
             return lost
@@ -139,7 +139,7 @@ cdef class GroupSuperblocks(Superblocks):
         return self.begin(idle, group) if slot == NONE else slot
 
     cdef uint32_t begin(self, uint32_t slot, uint32_t group) except? 0xFFFFFFFE nogil:
-        """Another superblock for the group. Where no block is free, ``fresh`` finds one."""
+        """Open another superblock for the group. If no block is free, ``fresh`` finds one."""
         self.slot_owner[slot] = group
         if self.choose(self.slot_stream[slot]):
             self.groups.open(self.offset[self.slot_stream[slot]], group, slot)
@@ -147,7 +147,7 @@ cdef class GroupSuperblocks(Superblocks):
         return slot
 
     cdef uint32_t borrow(self, uint32_t group) noexcept nogil:
-        """The slot that it borrowed of before, or else that with most room; NONE if none has any."""
+        """The slot that the group borrowed from before, or else the one with the most room; NONE if none has any."""
         cdef uint32_t slot = self.lender[group], room, most = 0
         if slot < self.slots and self.turn_to(self.slot_stream[slot]):
             return slot
@@ -160,7 +160,7 @@ cdef class GroupSuperblocks(Superblocks):
         return self.lender[group] if most else NONE
 
     cdef uint32_t room_of(self, int stream) noexcept nogil:
-        """Pages that there are still to be programmed in the stream's superblock."""
+        """Pages that can still be programmed in the stream's superblock."""
         cdef uint32_t die, block, room = 0
         for die in range(self.dies):
             block = self.open_of[stream * self.most + die]
@@ -174,13 +174,13 @@ cdef class GroupSuperblocks(Superblocks):
     # --- what is free
 
     cdef uint32_t kept(self) noexcept nogil:
-        """Blocks that are kept free, and those for a group to be put in order in: a superblock, or as many as it takes
-        where one translation page has more LPAs than that. And those that the map will open soon: blocks that it fills
-        in turn are full at about one time."""
+        """Blocks that are kept free: the reserve, those for putting a group in order (a superblock, or more if a single
+        translation page has more LPAs than that), and those that the map will open soon: blocks that it fills in turn
+        are full at about the same time."""
         return self.ssd.meta_floor + self.ssd.gc_reserve + self.order_blocks + self.map_owes()
 
     cdef uint32_t map_owes(self) noexcept nogil:
-        """Where translation pages go to several blocks in turn, what those are filled to by now, in blocks."""
+        """If translation pages go to several blocks in turn: how much of those is filled, in blocks."""
         cdef uint32_t i, block, width = self.width[STREAM_MAP]
         cdef uint64_t filled = 0
         if width <= 1:
@@ -191,7 +191,7 @@ cdef class GroupSuperblocks(Superblocks):
         return <uint32_t> (filled // self.ssd.pool.pages_per_block)
 
     cdef uint32_t at_hand(self) noexcept nogil:
-        """Free blocks, without those of superblocks that are being filled. Counted when blocks came or went."""
+        """Free blocks, without those of superblocks that are being filled. Recounted when the pool has changed."""
         cdef uint32_t i, die
         cdef int stream
         if (self.seen_free != self.ssd.pool.free_n or self.seen_pending != self.ssd.pool.pending_n
@@ -211,8 +211,8 @@ cdef class GroupSuperblocks(Superblocks):
     # --- cleaning
 
     cdef int clean_for_groups(self) except -1 nogil:
-        """Until the next superblock may be opened: of the group that has changed most, and the superblock with the
-        fewest live pages, that which moves fewer pages for each that it gains."""
+        """Clean until the next superblock may be opened: either the group that has changed most or the cheapest
+        superblock, whichever moves fewer pages for each page gained."""
         cdef uint64_t moves = 0, gain = 0, live = 0
         cdef uint32_t group, superblock, block, tries = 0
         while self.at_hand() < self.kept() + self.dies and tries < 2 * self.superblocks:
@@ -236,8 +236,8 @@ cdef class GroupSuperblocks(Superblocks):
         return 0
 
     cdef uint32_t cheapest(self, uint64_t* moves, uint64_t* gain, uint64_t* lives) noexcept nogil:
-        """The superblock to be cleaned by itself: what that costs in pages that move, pages that are gained, and pages
-        that live. As long as groups may be cleaned, to break up one that is a group's costs as if all its pages moved
+        """The superblock that is cheapest to clean by itself; sets its cost in pages moved, the pages gained, and the
+        live pages. As long as groups may be cleaned, breaking up an owned superblock costs as if all its pages moved
         once more. NONE if no block that may be cleaned has a dead page."""
         cdef uint32_t offset, best = NONE
         cdef uint64_t live, closed, one
@@ -255,8 +255,8 @@ cdef class GroupSuperblocks(Superblocks):
         return best
 
     cdef int clean_group(self, uint32_t group) except -1 nogil:
-        """All its pages move, in the order of their LPAs; unless models know where most of them are: its own dead pages
-        are few then, or lie in superblocks that may be cleaned by themselves."""
+        """Move all pages of the group, in the order of their LPAs; unless models know most of them: then few of its
+        pages are dead, or they lie in superblocks that may be cleaned by themselves."""
         cdef uint32_t unknown = 0, n = self.map.find_group(group, &unknown)
         self.groups.settle(group, unknown)
         if n == 0 or <uint64_t> unknown * 100 < <uint64_t> n * self.groups.share:
@@ -268,15 +268,15 @@ cdef class GroupSuperblocks(Superblocks):
         return 0
 
     def order(self, uint32_t group):
-        """Put the group in order now, if there is room and enough of it has changed; for measurements."""
+        """For measurements: put the group in order now, if there is room and enough of it has changed."""
         if group >= self.groups.n:
             raise ValueError(f"group {group}: there are {self.groups.n}")
         if self.at_hand() >= self.kept():
             self.clean_group(group)
 
     cdef int begin_order(self, uint32_t group, uint32_t n) except -1 nogil:
-        """``n`` pages of the group are going to be put in order: in the superblock that was used for that last if it
-        has room for all, or else in another one."""
+        """Prepare to put ``n`` pages of the group in order: in the superblock used last for that if it has room for
+        all, or else in another one."""
         cdef uint32_t die, at = self.order_stream * self.most
         if self.room_of(self.order_stream) >= n:
             return self.groups.add(self.offset[self.order_stream], n)

@@ -37,7 +37,7 @@ FRAMES = Option("frames", 4, "pages of the validity bitmap in DRAM", low=1, high
 
 
 def _reports(geometry: Any) -> int:
-    """That wait in DRAM: those of a whole run, fewer where pages are small, since a checkpoint has them."""
+    """Reports that wait in DRAM: those of a whole run; fewer if pages are small, since a checkpoint has them."""
     return int(min(768, geometry.page_bytes // 5))
 
 
@@ -64,7 +64,7 @@ def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[
 
 
 def _shape(geometry: Any, lpas: int, options: dict[str, Any]) -> tuple[int, int, int]:
-    """What the battery keeps beside the cache: words of the bitmap, entries of the tree's root, pointers."""
+    """What the battery keeps beside the cache: (words of the bitmap, entries of the tree's root, pointers)."""
     reports = log_entries(geometry, _reports(geometry))
     words = frames_words(bitmap_pages(geometry), geometry.page_bytes, reports)
     return (words, *tree_words(geometry, lpas, options))
@@ -79,7 +79,7 @@ def _nvram(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str
 
 
 def _pvb(device: Any) -> list[dict[str, Any]]:
-    """The pages of the validity bitmap: each that was programmed, and where."""
+    """The pages of the validity bitmap: each that was programmed, and its PPA."""
     ppas = device.ssd.validity.page_ppas()
     return [{"page": page, "ppa": ppa} for page, ppa in enumerate(ppas) if ppa is not None]
 

@@ -1,4 +1,4 @@
-"""The plain page map (PFTL): every part is the engine's default. The reference for all the others."""
+"""The plain page map (PFTL): every part is the engine's default. The reference for all other schemes."""
 
 from __future__ import annotations
 

@@ -20,26 +20,26 @@ from flashfs.ftl.remapssd.rivals import GlobalLog, GlobalLogInFlash, IdealRmm
 from flashfs.ftl.remapssd.rmm import REGION, Rmm
 
 NO_PAGE = 2**32 - 1
-RMM_MOST = 3 << 30  #: bytes by default: an image's NVRAM has 4 GiB at most, for the write buffer and the rivals too
-RMM_BYTES = 10  #: of NVRAM for each LPA: what 80 MB are to the paper's 32 GiB
+RMM_MOST = 3 << 30  #: largest default: an image's NVRAM has 4 GiB at most, also for the write buffer and the rivals
+RMM_BYTES = 10  #: of NVRAM for each LPA: the paper's ratio of 80 MB for 32 GiB
 LEAST_SEGMENTS = 24
 FRONT_BYTES = 64  #: before the segments
 ENTRY_BYTES = {"remap": 16, "command": 24}
 LOGS = {"nlog": GlobalLog, "flog": GlobalLogInFlash}  #: rivals with one log of all entries
 RIVALS = {**LOGS, "opt": IdealRmm}
-RESERVE_SHARE = 20  #: one segment in so many is for pages that move
+RESERVE_SHARE = 20  #: one segment in so many is reserved for pages that move
 
 
 def _rmm_bytes(geometry: Any, options: dict[str, Any]) -> int:
-    """What was asked for, or the paper's share; in whole segments."""
+    """Bytes of NVRAM for entries: the option's, or the paper's share; whole segments."""
     segment = int(options["segment"])
     wanted = options["nvram"] or min(RMM_MOST, max(RMM_BYTES * geometry.lpas, LEAST_SEGMENTS * segment))
     return max(4, wanted // segment) * segment
 
 
 def _nvram(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[str, int]:
-    """A global log is kept by superblock all the same, so it gets what segments leave unused beside; and a rival that
-    has no limit, an entry for each LPA, twice."""
+    """The region for entries. A global log also keeps its entries by superblock, so it gets extra bytes for what its
+    segments leave unused; a rival without a limit gets twice an entry for each LPA."""
     segment = int(options["segment"])
     if segment % 8:
         raise BindError(f"option segment={segment}: use a multiple of 8")
@@ -77,7 +77,7 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     superblocks = _by_superblock(ssd, options)
     placement = superblocks_for(ssd, options, "remapssd", stripe) if superblocks else (
         streams_for(ssd, options, "remapssd"))  # fmt: skip
-    if options["rival"] == "flog":         # its pages are on parallel dies
+    if options["rival"] == "flog":         # its log pages are on parallel dies
         spread_map(ssd, {"map_dies": 0}, placement)
     return mapping, mapping.counts, placement, (RemapSuperblocks if superblocks else RemapGreedy)(ssd, room)
 
@@ -93,7 +93,7 @@ def _by_superblock(ssd: Any, options: dict[str, Any]) -> bool:
 
 
 def _map(device: Any) -> dict[str, Any]:
-    """How full the page table is, how many pages several LPAs share, and what NVRAM holds of them."""
+    """How full the page table is, how many pages several LPAs share, and the entries in NVRAM."""
     mapping = device.ssd.mapping
     mapped = mapping.named()
     references = mapping.references()
@@ -114,7 +114,7 @@ def _map(device: Any) -> dict[str, Any]:
 
 
 def _references(device: Any) -> list[dict[str, Any]]:
-    """How many pages have how many references."""
+    """How many pages have each number of references."""
     return [{"references": n, "pages": count} for n, count in enumerate(device.ssd.mapping.references()) if n]
 
 
@@ -124,7 +124,7 @@ def _there(what: str, number: int, count: int, device: Any) -> None:
 
 
 def _segments(device: Any, superblock: int | None) -> dict[str, Any]:
-    """The entries of a superblock, valid or not, as they lie in NVRAM."""
+    """The entries of a superblock in NVRAM, valid or not, in their order."""
     rmm = device.ssd.mapping.rmm
     groups = rmm.groups_of()
     if superblock is None:
@@ -134,7 +134,7 @@ def _segments(device: Any, superblock: int | None) -> dict[str, Any]:
 
 
 def _sharers(device: Any, ppa: int | None) -> dict[str, Any]:
-    """Who is at a page: the LPA that its OOB names, if it is there still, and those that entries brought."""
+    """The LPAs at a page: that of its OOB, if it is still there, and those of entries."""
     mapping = device.ssd.mapping
     if ppa is None:
         ppa = mapping.most_shared()

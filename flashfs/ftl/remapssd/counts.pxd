@@ -5,16 +5,16 @@ from flashfs.engine.contract.validity cimport Validity
 from flashfs.ftl.remapssd.fingerprints cimport Prints
 
 cdef enum:
-    COUNT_MOST = 15          # references that four bits can count
+    COUNT_MOST = 15          # the largest count of four bits
 
 
 cdef class ReferenceCounts(Validity):
     cdef uint8_t* nibbles                  # two pages a byte, the lower page in the low half
-    cdef Prints prints                     # of what is deduplicated, or None
-    cdef const uint32_t* table             # the mapping's, of ``lpas`` PPAs
+    cdef Prints prints                     # fingerprints, if pages are deduplicated, or None
+    cdef const uint32_t* table             # the mapping's table, ``lpas`` PPAs
     cdef uint32_t pages_per_block, lpas, shift
     cdef uint64_t pages_n
-    cdef readonly uint64_t over_n          # references that four bits cannot count
+    cdef readonly uint64_t over_n          # references beyond what four bits can count
     cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil
     cdef uint32_t get(self, uint32_t ppa) noexcept nogil
     cdef int put(self, uint32_t ppa, uint32_t count) noexcept nogil

@@ -1,9 +1,8 @@
-"""The RC table of Remap-SSD (section 4.4): how many LPAs are at each page, four bits a page. A page that nobody is at
-is dead.
+"""The RC table of Remap-SSD (section 4.4): how many LPAs are at each page, four bits a page. A page without an LPA is
+dead.
 
-A count is what the page table says, counted the other way round. So no checkpoint has it: a mount counts (section 4.5,
-"as the latest L2P mapping table has been recovered, the RC-table is also acquired"), and so does each half of a
-recovery.
+The counts follow from the page table, so no checkpoint has them: a mount counts (section 4.5, "as the latest L2P
+mapping table has been recovered, the RC-table is also acquired"), and so does each half of a recovery.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -26,8 +25,8 @@ cdef enum:
 
 
 cdef class ReferenceCounts(Validity):
-    """``live_run`` and ``dead`` are about pages that get their first LPA and lose their last; the mapping counts what
-    lies between."""
+    """``live_run`` and ``dead`` report pages that get their first LPA and lose their last; the mapping updates counts
+    in between."""
 
     def __cinit__(self, Engine ssd, *_, **__):
         self.pages_per_block = ssd.nand.pages_per_block
@@ -45,17 +44,17 @@ cdef class ReferenceCounts(Validity):
         return ppa >> self.shift if self.shift else ppa // self.pages_per_block
 
     cdef uint32_t get(self, uint32_t ppa) noexcept nogil:
-        """How many LPAs are at that page."""
+        """The number of LPAs at that page."""
         return self.nibbles[ppa >> 1] >> (4 * (ppa & 1)) & COUNT_MOST
 
     cdef int put(self, uint32_t ppa, uint32_t count) noexcept nogil:
-        """The page has had one LPA at least, and has so many from now on, one at least."""
+        """Set the count of a page; changes no block's count of live pages."""
         cdef int shift = 4 * (ppa & 1)
         self.nibbles[ppa >> 1] = <uint8_t> (self.nibbles[ppa >> 1] & ~(COUNT_MOST << shift) | count << shift)
         return 0
 
     cdef int carry(self, uint32_t old, uint32_t new) noexcept nogil:
-        """All who are at ``old`` are at ``new``, where nobody was; ``old`` is to be reported dead."""
+        """Move the count of ``old`` to ``new``, which had none. The caller reports ``old`` dead."""
         if self.prints is not None:
             self.prints.move(old, new)
         if self.get(new) == 0:
@@ -101,9 +100,9 @@ cdef class ReferenceCounts(Validity):
         return self.victims.set_count(block, 0)
 
     cdef uint32_t drop(self, uint32_t ppa) noexcept nogil:
-        """One LPA leaves that page, and the table says so by now. Returns how many are left, and counts them, unless
-        there is none: then the page is to be reported dead. Of a page that is being written this may be the only LPA,
-        which comes again in the same run: it is not counted yet."""
+        """One LPA leaves that page, and the table no longer maps it there. Returns how many are left, and stores that
+        count unless it is 0: then the caller reports the page dead. A page that is being written may have count 0: its
+        only LPA comes again in the same run."""
         cdef uint32_t n = self.get(ppa), lpa
         if n == 0:
             return 0
@@ -127,8 +126,8 @@ cdef class ReferenceCounts(Validity):
         return n
 
     def recount(self):
-        """Count what the page table names. No device puts more LPAs at a page than can be counted; but where the only
-        checkpoint is lost, and with it what was trimmed, there may be more (``over_n``)."""
+        """Count the references in the page table. A device never puts more LPAs at a page than can be counted; but if
+        the only checkpoint is lost, and its trims with it, there may be more (``over_n``)."""
         cdef uint32_t lpa, ppa
         cdef uint32_t[::1] live = memoryview(bytearray(4 * self.ssd.nand.blocks)).cast("I")
         memset(self.nibbles, 0, self.pages_n // 2 + 1)
@@ -170,13 +169,13 @@ cdef class ReferenceCounts(Validity):
         return {"rc_table": ((self.pages_n + 1) // 2, self.pages_n // 2 + 1)}
 
     def count_of(self, uint32_t ppa):
-        """How many LPAs are at that page."""
+        """The number of LPAs at that page."""
         if ppa >= self.pages_n:
             raise ValueError(f"PPA {ppa}: the chip has {self.pages_n} pages")
         return self.get(ppa)
 
     def histogram(self):
-        """Of each number of references, how many pages have it."""
+        """How many pages have each number of references, 0 to 15."""
         cdef uint64_t[16] n
         cdef uint64_t ppa
         memset(n, 0, sizeof(n))
@@ -186,7 +185,7 @@ cdef class ReferenceCounts(Validity):
         return [n[i] for i in range(16)]
 
     def check(self):
-        """Each page has as many references as LPAs are at it, each block as many live pages as have one."""
+        """The count of each page is its number of LPAs, and that of each block its pages with references."""
         cdef uint32_t lpa, block, page, live
         cdef uint64_t ppa
         counted = bytearray(self.pages_n)

@@ -12,9 +12,9 @@ cdef class TableDeduplication(Deduplication):
     cdef RemapTable map
     cdef readonly Prints prints
     cdef bint verifies                     # a page of the same fingerprint is read and compared
-    cdef uint8_t* page                     # what was read
+    cdef uint8_t* page                     # the page read for a comparison
     cdef uint8_t* oob
-    cdef readonly uint64_t found, reads, differed  # pages not written; reads to compare; that differed
+    cdef readonly uint64_t found, reads, differed  # pages not written; reads to compare; pages that differed
     cdef int64_t write_between(self, const uint32_t* lpas, uint32_t first, uint32_t end, const uint8_t* data,
                                int64_t t_ns) except -1 nogil
     cdef bint point_at_same(self, uint32_t lpa, const uint8_t* page, uint64_t seq, int64_t* t_ns,

@@ -1,7 +1,7 @@
 # distutils: language = c++
-"""In-line deduplication (Remap-SSD, section 5.2): a page that the host writes and that is in flash already is a remap.
+"""In-line deduplication (Remap-SSD, section 5.2): a write of a page that is already in flash becomes a remap.
 
-Pages are known by their fingerprints (fingerprints.pyx), and compared before they are believed to be the same.
+Pages are found by their fingerprints (fingerprints.pyx), and compared before they are taken as equal.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -18,7 +18,7 @@ from nandimg._nand cimport PAGE_OK
 
 
 cdef class TableDeduplication(Deduplication):
-    """Of that map, which has it as ``dedup`` from now on. Pages of the same fingerprint are compared if it
+    """Deduplication for that map, which gets it as ``dedup``. Pages of the same fingerprint are compared if it
     ``verifies``."""
 
     def __cinit__(self, Ssd ssd not None, RemapTable map not None, Prints prints not None, bint verifies=True):
@@ -38,13 +38,13 @@ cdef class TableDeduplication(Deduplication):
 
     cdef int64_t write(self, const uint32_t* lpas, uint32_t n, const uint8_t* data, const uint64_t* words,
                        int64_t t_ns) except -1 nogil:
-        """Pages whose content is in flash already are not written again, those between them as runs. What comes before
-        such a page goes first: the same content may be in it, and to write it may move what was found."""
+        """Remap pages whose content is already in flash, and write those between them as runs. Pages before such a page
+        are written first: they may have the same content, and writing them may move the page that was found."""
         cdef uint32_t i, first = 0, old
         cdef int64_t end = t_ns, when = t_ns
         cdef const uint8_t* page = NULL
         cdef int before
-        self.prints.begin()                # of a request that failed something may be left
+        self.prints.begin()                # a failed request may have left something
         for i in range(n):
             if data != NULL:
                 page = data + <uint64_t> i * self.ssd.page_bytes
@@ -76,13 +76,13 @@ cdef class TableDeduplication(Deduplication):
 
     cdef bint point_at_same(self, uint32_t lpa, const uint8_t* page, uint64_t seq, int64_t* t_ns,
                             uint32_t* old) except -1 nogil:
-        """The page that ``prints`` was last asked about, and those before it in flash by now: point its LPA at one of
-        the same content, under ``seq``. False if there is none, or the LPA cannot be pointed there; it must be written
-        then. ``old`` as in ``Mapping.bind``. Makes room, so it may clean and sync."""
+        """For the page last added to ``prints``; pages before it are in flash by now. Point its LPA at a page of the
+        same content, under ``seq``. False if there is none, or the LPA cannot be pointed there; then it must be
+        written. ``old`` as in ``Mapping.bind``. Makes room, so it may clean and sync."""
         cdef uint32_t ppa = self.prints.find(self.prints.pending + 2 * (self.prints.pending_n - 1))
         if ppa == NONE:
             return False
-        if self.map.table[lpa] != ppa and not self.has_room(ppa):  # first: then nothing has to be compared
+        if self.map.table[lpa] != ppa and not self.has_room(ppa):  # checked first: it may save the comparison
             return False
         if not self.is_same(ppa, page, t_ns):
             return False
@@ -111,7 +111,7 @@ cdef class TableDeduplication(Deduplication):
         return 0
 
     cdef bint has_room(self, uint32_t ppa) except -1 nogil:
-        """Whether one more LPA may be at that page, and NVRAM has room to say so."""
+        """Whether one more LPA may be at that page, and NVRAM has room for its entry."""
         if self.map.counts.get(ppa) >= self.map.count_limit:
             self.map.refused_count += 1
             return False
@@ -121,8 +121,8 @@ cdef class TableDeduplication(Deduplication):
         return True
 
     cdef bint is_same(self, uint32_t ppa, const uint8_t* page, int64_t* t_ns) except -1 nogil:
-        """Whether the page there holds just that: it is read and compared, unless nobody asked for that, or nothing is
-        kept to be compared."""
+        """Whether the page at ``ppa`` has that content: it is read and compared, unless verification is off or there is
+        no content to compare."""
         cdef uint8_t status
         if page == NULL or not self.verifies:
             return True
@@ -140,10 +140,10 @@ cdef class TableDeduplication(Deduplication):
     # --- for people
 
     def figures(self):
-        """What the statistics show."""
+        """The counters for the statistics."""
         return {"dedup_found": self.found, "dedup_reads": self.reads, "dedup_differed": self.differed,
                 "dedup_known": self.prints.held}
 
     def forget_counts(self):
-        """From now on they are counted anew."""
+        """Reset the counters."""
         self.found = self.reads = self.differed = 0

@@ -1,4 +1,4 @@
-# Which page of flash holds what; see fingerprints.pyx.
+# The fingerprints of pages of flash; see fingerprints.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 cdef enum:
@@ -13,8 +13,8 @@ cdef class Prints:
     cdef readonly uint64_t held
     cdef uint64_t[2 * PENDING_MOST] pending  # fingerprints of a request's pages that are not in flash yet
     cdef uint32_t[PENDING_MOST] pending_lpas
-    cdef uint32_t pending_n, bound_n       # ... how many; how many of them are in flash by now
-    cdef int64_t free_ns                   # when the hash unit has nothing to do
+    cdef uint32_t pending_n, bound_n       # ... their number; how many of them are in flash by now
+    cdef int64_t free_ns                   # when the hash unit is idle
     cdef int64_t hash_ns
     cdef bint add(self, uint32_t lpa, const uint8_t* page, uint32_t page_bytes, uint64_t word,
                   int64_t* t_ns) noexcept nogil

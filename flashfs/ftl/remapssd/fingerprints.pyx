@@ -1,8 +1,8 @@
-"""The fingerprint store of in-line deduplication (Remap-SSD, section 5.2): which page of flash holds what.
+"""The fingerprint store of in-line deduplication (Remap-SSD, section 5.2): the content of each page of flash.
 
-A fingerprint has 128 bits: of the content, or, on a chip that keeps none, of a word that stands for it. It is of a page
-of flash, not of an LPA: it stays while anybody is at that page, goes along when cleaning moves it, and is forgotten
-with it. The store is in DRAM and empty behind a mount: what was written before is not found again.
+A fingerprint has 128 bits: of the content, or, on a chip that keeps none, of a word that stands for it. It belongs to a
+page of flash, not to an LPA: it stays while any LPA is at that page, moves with the page when cleaning moves that, and
+is dropped when the page dies. The store is in DRAM and empty after a mount: earlier pages are not found.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -18,8 +18,8 @@ cdef enum:
 
 
 cdef class Prints:
-    """For ``pages`` of flash, chained by fingerprint. The hash unit takes ``hash_ns`` for each page, one after the
-    other."""
+    """For ``pages`` of flash, chained by fingerprint. The hash unit takes ``hash_ns`` for each page, one after
+    another."""
 
     def __cinit__(self, uint64_t pages, int64_t hash_ns):
         cdef uint64_t buckets = 64
@@ -41,7 +41,7 @@ cdef class Prints:
         free(self.heads)
 
     def clear(self):
-        """Nothing is known."""
+        """Make it empty."""
         cdef uint64_t i
         memset(self.heads, 0xFF, (self.mask + 1) * 4)
         for i in range(self.pages_n):
@@ -50,14 +50,14 @@ cdef class Prints:
         self.begin()
 
     cdef int begin(self) noexcept nogil:
-        """No page of a request is waiting."""
+        """Begin a request: no page is pending."""
         self.pending_n = self.bound_n = 0
         return 0
 
     cdef bint add(self, uint32_t lpa, const uint8_t* page, uint32_t page_bytes, uint64_t word,
                   int64_t* t_ns) noexcept nogil:
-        """A page of the request, whose fingerprint is made from ``t_ns`` on. Whether the like of it is in flash, or
-        waits itself."""
+        """Add a page of the request; its fingerprint is computed from ``t_ns`` on. Returns whether an equal page is in
+        flash, or is pending itself."""
         cdef uint64_t* own = self.pending + 2 * self.pending_n
         cdef uint32_t i
         self.free_ns = max(self.free_ns, t_ns[0]) + self.hash_ns
@@ -76,7 +76,7 @@ cdef class Prints:
         return False
 
     cdef uint32_t find(self, const uint64_t* prints) noexcept nogil:
-        """A page with that fingerprint, or NONE."""
+        """The PPA of a page with that fingerprint, or NONE."""
         cdef uint32_t ppa = self.heads[prints[0] & self.mask]
         while ppa != NONE:
             if self.prints[2 * <uint64_t> ppa] == prints[0] and self.prints[2 * <uint64_t> ppa + 1] == prints[1]:
@@ -85,7 +85,7 @@ cdef class Prints:
         return NONE
 
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa) noexcept nogil:
-        """Pages are in flash now; those of them that wait come in their order."""
+        """Pages were programmed; enter those that are pending, which come in their order."""
         cdef uint32_t i
         for i in range(n):
             if self.bound_n < self.pending_n and self.pending_lpas[self.bound_n] == lpas[i]:
@@ -104,7 +104,7 @@ cdef class Prints:
         return 0
 
     cdef int drop(self, uint32_t ppa) noexcept nogil:
-        """What that page holds is not known any more, if it was."""
+        """Remove the page's fingerprint, if it has one."""
         cdef uint32_t* at
         if self.next_of[ppa] == <uint32_t> ABSENT:
             return 0
@@ -117,7 +117,7 @@ cdef class Prints:
         return 0
 
     cdef int move(self, uint32_t old, uint32_t new) noexcept nogil:
-        """Cleaning copied the page."""
+        """Cleaning copied the page: move its fingerprint."""
         cdef uint64_t[2] prints
         if self.next_of[old] == <uint32_t> ABSENT:
             return 0

@@ -6,12 +6,12 @@ from flashfs.parts.paged.part_pages cimport DramDirectory, TranslationPages
 
 cdef struct Logged:          # an entry as it is in a page
     uint32_t lpa, ppa
-    uint64_t word            # 48 bits of the sequence number; bit 48: the source holds nothing since
+    uint64_t word            # 48 bits of the sequence number; bit 48: the source was unmapped
 
 
 cdef class LogDirectory(DramDirectory):
     cdef readonly uint32_t most
-    cdef bint broken                       # a page of it is gone
+    cdef bint broken                       # a page of the log is lost
 
 
 cdef class LogPages(TranslationPages):
@@ -23,12 +23,12 @@ cdef class FlashLog:
     cdef readonly LogPages pages
     cdef readonly LogDirectory directory
     cdef readonly uint32_t per_page        # entries
-    cdef Logged* waiting                   # entries of no page yet, a ring
+    cdef Logged* waiting                   # entries not in a page yet, a ring
     cdef uint64_t room, first
     cdef readonly uint64_t waiting_n
     cdef uint8_t* page
     cdef uint8_t* oob
-    cdef bint again                        # the log is not whole: it is to be written anew
+    cdef bint again                        # the log is not whole: it must be rewritten
     cdef int add(self, uint32_t lpa, uint32_t ppa, uint64_t seq, bint move) noexcept nogil
     cdef int64_t read_all(self, int cause, int64_t t_ns) except -1 nogil
     cdef int drop_all(self) except -1 nogil

@@ -1,17 +1,17 @@
 # distutils: language = c++
-"""The log in flash of Remap-SSD-FLog, the rival that Remap-SSD's paper begins with (sections 3.3 and 5.1): one log of
-all entries, in the order in which remaps and moves made them, in pages on parallel dies.
+"""The log in flash of Remap-SSD-FLog, a rival in Remap-SSD's paper (sections 3.3 and 5.1): one log of all entries, in
+the order in which remaps and moves made them, in pages on parallel dies.
 
-A page is programmed when there are entries to fill it, between requests. Who cleans a superblock reads the whole log;
-and when it has as many entries as it has room for it is *reclaimed*: read, and what is valid in it logged anew. Its
-pages are live pages like any other: cleaning carries them, a failed program goes elsewhere, they take room.
+A page is programmed between requests, when there are entries to fill it. Cleaning a superblock reads the whole log.
+When the log is full it is *reclaimed*: it is read, and its valid entries are logged again. Its pages are live pages
+like any other: cleaning moves them, a failed program goes elsewhere, they take room.
 
-An entry is 16 bytes: u32 LPA, u32 PPA, and a u64 with the sequence number in its lowest 48 bits, in bit 48 whether the
-source holds nothing since.
+An entry is 16 bytes: u32 LPA, u32 PPA, and a u64 with the sequence number in its lowest 48 bits; bit 48 says whether
+the source was unmapped.
 
-What the log costs is here, what it says is not needed: entries are in NVRAM all the same (rmm.pyx), by superblock, so
-which are valid is known without the log, and a recovery goes by NVRAM. So no page of the log outlasts a mount: it is
-logged anew from what is valid then, and entries that fill no page yet are not lost.
+This models the cost of the log; its content is not needed: entries are also in NVRAM (rmm.pyx), by superblock, so
+validity is known without the log, and a recovery uses NVRAM. So no page of the log outlasts a mount: the log is
+rewritten from the valid entries then, and entries that do not fill a page yet are not lost.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -31,12 +31,12 @@ LOGGED = numpy.dtype([("lpa", "<u4"), ("ppa", "<u4"), ("word", "<u8")])
 
 
 def pages_for(uint64_t entries, uint32_t page_bytes):
-    """Pages that a log of so many entries takes at most."""
+    """The most pages of a log of so many entries."""
     return entries // (page_bytes // sizeof(Logged)) + 1
 
 
 cdef class LogDirectory(DramDirectory):
-    """Where each page of the log is, the oldest first: ``n`` of ``most`` that there may be."""
+    """The PPA of each page of the log, the oldest first: ``n`` of at most ``most``."""
 
     def __cinit__(self, uint32_t most):
         self.most = most
@@ -50,7 +50,7 @@ cdef class LogDirectory(DramDirectory):
 
 
 cdef class LogPages(TranslationPages):
-    """No checkpoint stands on a page of the log: one that is superseded is dead."""
+    """No checkpoint needs a page of the log: a superseded one is dead at once."""
 
     cdef int supersede(self, uint32_t ppa) except -1 nogil:
         self.fresh.erase(ppa)
@@ -59,7 +59,7 @@ cdef class LogPages(TranslationPages):
 
 
 cdef class FlashLog:
-    """With room for ``entries``; ``waiting`` of them at most are of no page yet."""
+    """A log with room for ``entries``, of which at most ``waiting`` are not in a page yet."""
 
     def __cinit__(self, Engine ssd not None, uint64_t entries, uint64_t waiting):
         cdef uint64_t most = pages_for(entries, ssd.nand.page_bytes)
@@ -84,11 +84,11 @@ cdef class FlashLog:
         free(self.oob)
 
     cdef bint is_whole(self) noexcept nogil:
-        """Whether pages and what waits are all that was logged."""
+        """Whether the pages and the waiting entries are all that was logged."""
         return not (self.again or self.directory.broken)
 
     cdef int add(self, uint32_t lpa, uint32_t ppa, uint64_t seq, bint move) noexcept nogil:
-        """An entry is logged."""
+        """Log an entry."""
         cdef Logged* at
         if self.waiting_n == self.room:
             self.again = True
@@ -101,9 +101,9 @@ cdef class FlashLog:
         return 0
 
     cdef int write_next(self) except -1 nogil:
-        """A page of the entries that wait longest; there are as many. It may clean, and cleaning logs."""
+        """Program a page of the oldest waiting entries; there must be a page of them. May clean, which logs entries."""
         cdef uint32_t i, ppa
-        self.ssd.make_room()               # a log that is written anew opens many blocks on end
+        self.ssd.make_room()               # rewriting the log opens many blocks in a row
         self.pages.ensure(1)
         if self.directory.n == self.directory.most:
             self.again = True
@@ -119,8 +119,8 @@ cdef class FlashLog:
         return 0
 
     cdef int64_t read_all(self, int cause, int64_t t_ns) except -1 nogil:
-        """Read the log, all pages at once, each from its die; the virtual end. One that cannot be read has the log
-        written anew."""
+        """Read the log, all pages at once, each from its die; returns the virtual end time. An unreadable page causes
+        the log to be rewritten."""
         cdef uint32_t id, ppa
         cdef uint8_t status = 0
         cdef int64_t end = t_ns, one
@@ -140,7 +140,7 @@ cdef class FlashLog:
         return end
 
     cdef int drop_all(self) except -1 nogil:
-        """Every page is dead, nothing waits."""
+        """Drop the log: every page dies, and no entry waits."""
         cdef uint32_t id
         for id in range(self.directory.n):
             if self.directory.page_ppas[id] != NONE:
@@ -152,7 +152,7 @@ cdef class FlashLog:
         return 0
 
     def reset(self):
-        """A load or a recovery begins: no page counts. What is valid is to be logged."""
+        """A load or a recovery begins: drop all pages. The valid entries must be logged again."""
         self.directory.n = 0
         self.directory.broken = False
         self.pages.reset()
@@ -160,7 +160,7 @@ cdef class FlashLog:
         self.again = True
 
     def entries(self):
-        """All that was logged since the log was written anew, the oldest first: an array of LOGGED."""
+        """All entries since the log was rewritten, the oldest first: an array of LOGGED."""
         cdef uint32_t id
         cdef uint64_t i
         parts = []
@@ -173,7 +173,7 @@ cdef class FlashLog:
         return numpy.concatenate([*parts, numpy.array(rows, LOGGED)])
 
     def tables(self):
-        """(as a controller packs it, as allocated): where its pages are, a page of entries that wait, and one that is
-        read; room for more that wait is as in NVRAM, which has them."""
+        """(as a controller packs it, as allocated): the PPAs of its pages, a page of waiting entries, and one that is
+        read; room for further waiting entries counts as allocated only, since NVRAM has them."""
         cdef uint64_t pages = 2 * <uint64_t> self.ssd.nand.page_bytes
         return 4 * self.directory.most + pages, 4 * self.directory.most + pages + self.room * sizeof(Logged)

@@ -11,14 +11,14 @@ from flashfs.ftl.remapssd.rmm cimport Rmm
 cdef class RemapTable(PageTable):
     cdef readonly Rmm rmm
     cdef readonly ReferenceCounts counts
-    cdef bint doubted                      # pages or trims are missing: it is to be looked who is where
-    cdef bint attached                     # the device is at work: references and entries are kept up
+    cdef bint doubted                      # pages or trims are missing: check the LPA of each page
+    cdef bint attached                     # the device is in use: references and entries are kept up to date
     cdef uint32_t watermark                # per cent of the entries that may be valid
     cdef uint32_t count_limit              # references that a page may have
-    cdef uint32_t* new_of                  # of each page of a superblock, where it was copied to, or NONE
+    cdef uint32_t* new_of                  # of each page of a superblock, the PPA of its copy, or NONE
     cdef uint32_t charged                  # the superblock whose entries this move has read, or NONE
     cdef readonly Prints prints            # None: nothing is deduplicated
-    cdef bint notes_prints                 # of what is bound: not of a page that cleaning writes itself
+    cdef bint notes_prints                 # whether ``bind`` notes them: not for a page that cleaning writes
     cdef readonly uint64_t done, refused_full, refused_count, same, reserved
     cdef uint32_t leave(self, uint32_t lpa) noexcept nogil
     cdef bint take_reference(self, uint32_t ppa) noexcept nogil

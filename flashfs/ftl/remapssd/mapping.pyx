@@ -1,9 +1,9 @@
 # distutils: language = c++
 """A page table of which several entries may name one page (Remap-SSD, FAST'21).
 
-What brings an LPA to a page is either a write, which the page's OOB tells, or a remap, which an entry in NVRAM tells
-(rmm.pyx); the LR bitmap says which. Both carry a sequence number from one source, so a recovery lets the highest count,
-whichever it is; an entry only if the page that it names is whole and the one that was meant.
+An LPA is at a page because of a write, recorded in the page's OOB, or of a remap, recorded in an entry in NVRAM
+(rmm.pyx); the LR bitmap says which. Both have sequence numbers from one source, so in a recovery the highest wins; an
+entry counts only if the page that it names is whole and is the page that was meant.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -36,9 +36,10 @@ cdef enum:
 
 
 cdef class RemapTable(PageTable):
-    """``watermark``: per cent of the entries in NVRAM beyond which no more is remapped; ``count_limit``: references
-    that a page may have, 15 at most. ``done`` LPAs were remapped, ``same`` were there already; of those that were
-    written instead, ``refused_full`` found NVRAM full and ``refused_count`` the page's counter."""
+    """``watermark``: per cent of the entries in NVRAM beyond which LPAs are no longer remapped; ``count_limit``: the
+    most references of a page, up to 15. ``done`` LPAs were remapped, ``same`` were already there; of the remaps that
+    were refused, so that the LPA was written, ``refused_full`` found NVRAM full and ``refused_count`` the page's
+    counter."""
 
     def __cinit__(self, Engine ssd, Rmm rmm=None, uint32_t watermark=95, uint32_t count_limit=COUNT_MOST, *,
                   Prints prints=None, bint remaps=True):
@@ -69,7 +70,7 @@ cdef class RemapTable(PageTable):
     # --- references
 
     cdef uint32_t leave(self, uint32_t lpa) noexcept nogil:
-        """The LPA is where it was no more, and nowhere. Returns that page, if nobody is there now, else NONE."""
+        """Unmap the LPA from its page. Returns that page if no LPA is left there, else NONE."""
         cdef uint32_t ppa = self.table[lpa]
         if ppa == NONE:
             return NONE
@@ -128,8 +129,8 @@ cdef class RemapTable(PageTable):
 
     cdef uint32_t carry_entries(self, const uint32_t* olds, const uint32_t* news, uint32_t first,
                                 uint32_t n) except? 0xFFFFFFFE nogil:
-        """Those of the pages from number ``first`` on that are of its superblock, unless they came before. Returns the
-        number of the first page after it that is of another superblock, ``n`` if there is none."""
+        """Carry the entries of the pages from number ``first`` on that are in its superblock, unless that was done for
+        an earlier page. Returns the number of the next page that is in another superblock, ``n`` if there is none."""
         cdef uint32_t i, superblock = <uint32_t> (olds[first] // self.rmm.pages), behind = n
         for i in range(first):
             if olds[i] // self.rmm.pages == superblock:
@@ -156,10 +157,10 @@ cdef class RemapTable(PageTable):
         self.charged = NONE
         return 0
 
-    # --- who is at a page
+    # --- the LPAs at a page
 
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
-        """Of several that are there the one that no entry brought: entries find the others when the page moves."""
+        """An LPA at the page, preferably one without an entry: entries find the others when the page moves."""
         cdef uint32_t lpa, found = NONE
         for lpa in range(self.ssd.lpas):
             if self.table[lpa] == ppa:
@@ -177,8 +178,9 @@ cdef class RemapTable(PageTable):
         return 0
 
     cdef bint maps_to(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """A page that its LPA has left must have all who are there from entries: one that another was to be programmed
-        over names a wrong LPA, and whoever had it is there without one."""
+        """Whether the page is live for the LPA of its OOB. If that LPA has left the page, all LPAs at it must have
+        entries; the OOB of a page that was interrupted while being overwritten has a wrong LPA, and its owner has
+        none."""
         cdef uint32_t n
         if self.table[lpa] == ppa:
             return True
@@ -188,12 +190,12 @@ cdef class RemapTable(PageTable):
     # --- the primitive
 
     cdef uint64_t entries_most(self) noexcept nogil:
-        """Valid entries beyond which no more is remapped."""
+        """The most valid entries for which LPAs are remapped."""
         return self.rmm.entries_most() * self.watermark // 100
 
     cdef uint64_t segments_needed(self, uint32_t source, uint32_t n) noexcept nogil:
-        """Segments that the entries of so many sources may begin: one each time the superblock changes, and when one is
-        full."""
+        """Segments that the entries of so many sources may begin: one each time the superblock changes, and one when a
+        segment is full."""
         cdef uint64_t superblock, last = <uint64_t> -1, needed = self.rmm.segments_for(n)
         cdef uint32_t i
         for i in range(n):
@@ -203,7 +205,7 @@ cdef class RemapTable(PageTable):
         return needed
 
     cdef int give_back(self, uint32_t target, uint32_t source, uint32_t n) noexcept nogil:
-        """References that were taken ahead, and are not needed."""
+        """Release references that were taken ahead and are not needed."""
         cdef uint32_t i, ppa
         for i in range(n):
             ppa = self.table[source + i]
@@ -229,7 +231,7 @@ cdef class RemapTable(PageTable):
         return self.rmm.housekeep()
 
     def claims(self):
-        """As of Rmm."""
+        """As Rmm.claims."""
         return self.rmm.claims()
 
     def device_ready(self):
@@ -244,8 +246,8 @@ cdef class RemapTable(PageTable):
         (<Ssd> self.ssd).seq += 1
 
     cdef int checkpoint_ended(self, bint whole) except -1:
-        """No page of the host's gets the number behind a checkpoint's. So a page that is shed, under the number below
-        that of the host's next version, is newer than every checkpoint before."""
+        """No write of the host gets the number after a checkpoint's. So a page that is shed, under the number below
+        that of the host's next version, is newer than every earlier checkpoint."""
         if whole:
             (<Ssd> self.ssd).seq += 1
         return 0
@@ -254,8 +256,8 @@ cdef class RemapTable(PageTable):
         self.doubted = True
 
     def drop_strays(self):
-        """After damage an LPA may be at a page that does not name it, and no entry brought it there, since what said
-        that it had left is lost. It holds nothing: an LPA that shares that page next would read another's."""
+        """After damage an LPA may map to a page of another LPA without an entry, because the record that it had left is
+        lost. Unmap such LPAs: an LPA that shares that page later would otherwise expose its content."""
         cdef uint32_t lpa, ppa, n = 0
         cdef uint8_t status
         cdef uint8_t[::1] oob = bytearray(self.ssd.nand.oob_bytes)
@@ -313,14 +315,14 @@ cdef class RemapTable(PageTable):
         if said["ppa"] is not None:
             said["remapped"] = bool(self.rmm.is_remapped(lpa))
             said["references"] = self.counts.get(self.table[lpa])
-            if said["remapped"]:           # of several that say so the newest counts
+            if said["remapped"]:           # of several such entries the newest counts
                 rows = self.rmm.entries_of(<uint32_t> (self.table[lpa] // self.rmm.pages))
                 mine = [row["seq"] for row in rows if row.get("valid") and row["lpa"] == lpa]
                 said["remap_seq"] = max(mine, default=0)
         return said
 
     def references(self):
-        """Of each number of references, how many pages of LPAs have it."""
+        """How many pages of LPAs have each number of references."""
         n = self.counts.histogram()
         n[1] -= len(self.translation_pages())
         return n
@@ -331,7 +333,7 @@ cdef class RemapTable(PageTable):
         return [lpa for lpa in range(self.ssd.lpas) if self.table[lpa] == ppa]
 
     def most_shared(self):
-        """A page that most LPAs are at."""
+        """A page with the most LPAs."""
         cdef uint64_t ppa, best = 0
         for ppa in range(self.counts.pages_n):
             if self.counts.get(<uint32_t> ppa) > self.counts.get(<uint32_t> best):
@@ -340,7 +342,7 @@ cdef class RemapTable(PageTable):
 
 
 cdef class TableSharing(Sharing):
-    """Counters say how many are at a page, entries who."""
+    """Counters have the number of LPAs at a page, entries the LPAs."""
 
     def __cinit__(self, RemapTable map not None):
         self.map = map
@@ -361,9 +363,9 @@ cdef class TableRemapping(Remapping):
         self.atomic = map.rmm.entry_bytes == 24
 
     cdef uint32_t room(self, uint32_t target, uint32_t source, uint32_t n, bint move) except? 0xFFFFFFFF nogil:
-        """A move's entry says which source holds nothing since, and so not which of the blocks that have been here the
-        page is in (rmm.pyx): that has to be durable first. So have all pages of a command that is to be whole: were one
-        lost with the host, the others' entries would be there without it."""
+        """A move's entry has the source that was unmapped, and so has no room for the order of the page's block
+        (rmm.pyx): the page must be durable first. So must all pages of an atomic command: if the host lost one, the
+        other entries would remain without it."""
         cdef const uint32_t* table = self.map.table
         cdef uint32_t i, asked = n
         cdef uint64_t most = self.map.entries_most()
@@ -386,7 +388,7 @@ cdef class TableRemapping(Remapping):
             if table[target + i] != table[source + i] and not self.map.take_reference(table[source + i]):
                 n = i
                 break
-            if self.map.counts.over_n:     # a count of the most is made anew from the table, which these are not in
+            if self.map.counts.over_n:     # a full count is recounted from the table, which lacks these
                 n = i + 1
                 break
         if self.atomic and n < asked:
@@ -412,8 +414,8 @@ cdef class TableRemapping(Remapping):
             claim.source = source + i if move else NONE
             if table[target + i] == ppa:
                 self.map.same += 1
-                # A command has an entry for each LPA. And what a protected buffer holds outlives a crash, so that the
-                # LPA is not to have it has to outlive it too.
+                # An atomic command has an entry for each LPA. And a version in a protected buffer outlives a crash, so
+                # the record that the LPA must not have it must outlive the crash too.
                 if self.map.rmm.entry_bytes == 24 or (
                         protected and (<Ssd> self.map.ssd).buffer.find(target + i) != NONE):
                     self.map.rmm.leave(target + i, ppa)
@@ -424,5 +426,5 @@ cdef class TableRemapping(Remapping):
                 self.map.rmm.append(&claim, CAUSE_MAP)
                 self.map.done += 1
             if move:
-                self.map.leave(source + i)     # the target is there: it does not die
+                self.map.leave(source + i)     # the target is at the page, so the page does not die
         return 0

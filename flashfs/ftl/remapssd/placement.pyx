@@ -1,5 +1,5 @@
 # distutils: language = c++
-"""Cleaning by superblocks whose entries in NVRAM move along (Remap-SSD, section 4.4): room for those comes first."""
+"""Cleaning by superblocks whose entries in NVRAM move along (Remap-SSD, section 4.4): room for those is made first."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
@@ -15,13 +15,13 @@ from flashfs.ftl.remapssd.mapping cimport RemapTable
 from flashfs.errors import CorruptError
 
 cdef enum:
-    TO_SPARE = 4             # segments beside those that the entries fill: a move may end in several superblocks
+    TO_SPARE = 4             # extra segments: a move may end in several superblocks
 
 
 cdef class EntryRoom:
-    """What is to be done before pages of a superblock move. ``shed_n`` pages were written out for an LPA of their own,
-    since NVRAM could not take the entries of all who share them. ``alone``: while entries are looked up no die begins
-    anything."""
+    """Prepares moves of a superblock's pages. ``shed_n`` pages were written out for a single LPA, since NVRAM could not
+    take the entries of all LPAs that share a page. ``alone``: while entries are looked up no die begins an
+    operation."""
 
     def __cinit__(self, Ssd ssd not None, RemapTable mapping not None, bint alone=False):
         self.ssd = ssd
@@ -35,7 +35,7 @@ cdef class EntryRoom:
         free(self.page)
 
     cdef int64_t begin(self, uint32_t superblock) except -1 nogil:
-        """Read the entries of that superblock, with room for as many; returns when that is done."""
+        """Make room for the superblock's entries, and read them; returns the virtual end time."""
         cdef uint64_t valid = self.mapping.rmm.groups[superblock].valid, lost = 0
         cdef int64_t start, end
         if not self.mapping.rmm.looks_up(superblock):
@@ -63,8 +63,8 @@ cdef class EntryRoom:
         return valid + live <= self.room()
 
     cdef uint64_t room(self) noexcept nogil:
-        """Pages that cleaning may program before it gives a block back: in the blocks it has open, and in free ones
-        that are not kept for a checkpoint."""
+        """Pages that cleaning may program before it frees a block: in its open blocks, and in free ones that are not
+        reserved for a checkpoint."""
         cdef uint64_t pages = 0
         cdef uint32_t block, spare = self.ssd.pool.free_n + self.ssd.pool.pending_n
         for block in range(self.ssd.pool.blocks):
@@ -75,8 +75,8 @@ cdef class EntryRoom:
         return pages
 
     cdef uint32_t victim(self) except? 0xFFFFFFFE nogil:
-        """The block with the fewest live pages; where NVRAM is full, of those for which there is room to write out what
-        its entries share, if there is any such block."""
+        """The block with the fewest live pages; if NVRAM is full, the one among those with room to write out the pages
+        that its entries share, if there is any."""
         cdef uint32_t* valid = self.ssd.victims.valid
         cdef uint32_t first = self.ssd.victims.fewest(), best = NONE, block
         if first == NONE or valid[first] == 0 or self.fits(first // self.ssd.pool.dies, valid[first]):
@@ -89,8 +89,8 @@ cdef class EntryRoom:
         return first if best == NONE else best
 
     cdef int64_t begin_block(self) except -1 nogil:
-        """The same, for the block that cleaning takes next if it takes one by itself. To make room may write pages out,
-        and then that may be another one."""
+        """As ``begin``, for the block that cleaning takes next if it takes single blocks. Making room may write pages
+        out, which may change that block."""
         cdef uint32_t block = self.victim(), before = NONE
         cdef int64_t end = self.ssd.now_ns
         while block != NONE and block != before and self.ssd.victims.valid[block]:  # else nothing of it moves
@@ -100,9 +100,9 @@ cdef class EntryRoom:
         return end
 
     cdef bint shed(self, uint32_t superblock, uint64_t* lost) except -1 nogil:
-        """Give an LPA that an entry brought to a page of this superblock a page of its own; False if there is none. It
-        is written under a new number, or, if the host's version in the buffer or on its way to flash has one already,
-        under the one below that. ``lost``: valid entries to pass over, about pages that cannot be read."""
+        """Write a page of its own for an LPA that an entry brought to a page of this superblock; False if there is
+        none. It gets a new sequence number or, if the host's version in the buffer or on its way to flash already has
+        one, the number below that. ``lost``: valid entries to skip, whose pages cannot be read."""
         cdef uint32_t lpa = self.mapping.rmm.nth_valid(superblock, lost[0])
         cdef int64_t end
         while lpa != NONE and not self.read_out(lpa, &end):
@@ -115,8 +115,8 @@ cdef class EntryRoom:
         return True
 
     cdef bint shed_lost(self, uint32_t superblock) except -1 nogil:
-        """The same, where no page that is shared can be read: the LPA gets a page that stands for one that could not,
-        as it would if its page were moved. Such entries would keep the superblock for good otherwise."""
+        """As ``shed``, if no shared page can be read: the LPA gets a page marked as lost, as it would if its page were
+        moved. Such entries would otherwise keep the superblock forever."""
         cdef uint32_t lpa = self.mapping.rmm.nth_valid(superblock, 0)
         if lpa == NONE:
             with gil:
@@ -128,8 +128,8 @@ cdef class EntryRoom:
         return True
 
     cdef bint read_out(self, uint32_t lpa, int64_t* t_ns) except -1 nogil:
-        """What flash has of that LPA into ``page``; False if it cannot be read. The write buffer may have a newer
-        version, under a number of its own."""
+        """Read the LPA's page in flash into ``page``; False if it cannot be read. The write buffer may have a newer
+        version, with its own number."""
         cdef uint32_t ppa = self.mapping.table[lpa]
         cdef int wrong = 1
         t_ns[0] = self.ssd.reader.read_one(lpa, ppa, self.page, self.ssd.now_ns, &wrong)
@@ -138,13 +138,13 @@ cdef class EntryRoom:
         return not wrong
 
     cdef int write_out(self, uint32_t lpa, uint8_t flags, int64_t t_ns) except -1 nogil:
-        """Append ``page``, with these FLAG_ in its spare area. The host may be in the middle of an append itself, which
-        is making room: what that has noted stays, and a page of it that waits for its fingerprint is not this one."""
+        """Append ``page`` with these flags in its OOB. The host may itself be in the middle of an append, which makes
+        room: its state is kept, and this page is not taken for one that waits for its fingerprint."""
         cdef uint32_t appended = self.ssd.appended
         cdef int64_t known = self.ssd.known[0]
         cdef bint noted = self.mapping.notes_prints
         cdef uint64_t seq = self.ssd.seq_before(lpa)
-        if seq == self.ssd.seq:            # a trim that has it may be gone on from
+        if seq == self.ssd.seq:            # a trim may have that number, and more to unmap
             self.ssd.seq += 1
             seq = self.ssd.seq
         self.mapping.notes_prints = False
@@ -160,7 +160,7 @@ cdef class EntryRoom:
 
 
 cdef class RemapGreedy(Greedy):
-    """Blocks by themselves, where a chip is too small for superblocks."""
+    """Cleaning by single blocks, on a chip too small for superblocks."""
 
     def __cinit__(self, Engine ssd, EntryRoom room=None, **__):
         if room is None:
@@ -184,7 +184,7 @@ cdef class RemapGreedy(Greedy):
 
 
 cdef class RemapSuperblocks(SuperblockGreedy):
-    """Superblocks, as the paper has it."""
+    """Cleaning by superblocks, as in the paper."""
 
     def __cinit__(self, Engine ssd, EntryRoom room=None, **__):
         if room is None:
@@ -199,7 +199,7 @@ cdef class RemapSuperblocks(SuperblockGreedy):
         cdef uint32_t offset = self.fewest()
         if offset != NONE:
             self.count(offset, &live)
-        if offset == NONE or not self.entries.fits(offset, live):  # no superblock is to be had: a block by itself
+        if offset == NONE or not self.entries.fits(offset, live):  # no superblock can be cleaned: take a single block
             self.entries.begin_block()
             return Greedy.clean(self)
         return SuperblockGreedy.clean(self)

@@ -1,4 +1,4 @@
-# What Remap-SSD is compared with; see rivals.pyx.
+# The rivals of Remap-SSD; see rivals.pyx.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from flashfs.ftl.remapssd.flashlog cimport FlashLog
@@ -10,8 +10,8 @@ cdef class IdealRmm(Rmm):
 
 
 cdef class GlobalLog(Rmm):
-    cdef readonly uint64_t log_entries     # there is room for so many
-    cdef readonly uint64_t log_n           # entries in it, since it was written anew last
+    cdef readonly uint64_t log_entries     # entries that the log has room for
+    cdef readonly uint64_t log_n           # entries since the log was last rewritten
     cdef int reclaim(self, bint reads) except -1 nogil
     cdef int write_anew(self) except -1 nogil
 

@@ -1,10 +1,10 @@
 # distutils: language = c++
-"""What Remap-SSD is compared with in its paper (section 5.1): entries that are found at once, and one global log of all
-of them, in NVRAM or in flash.
+"""The designs that Remap-SSD's paper compares it with (section 5.1): entries that are found at once, and one global log
+of all entries, in NVRAM or in flash.
 
-Entries are kept by superblock all the same, as rmm.pyx has it, so map and recovery are no part of the comparison. What
-differs is what it costs to find the entries of a superblock that is cleaned, and when there is room for another: every
-entry counts against the room of a global log until that is written anew.
+All of them keep entries by superblock, as in rmm.pyx, so map and recovery are not compared. They differ in the cost of
+finding the entries of a superblock that is cleaned, and in when there is room for another entry: every entry takes room
+in a global log until that is rewritten.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -14,14 +14,14 @@ from flashfs.ftl.remapssd.rmm cimport Claim, Rmm
 
 
 cdef class IdealRmm(Rmm):
-    """Entries are found without a look at others."""
+    """Entries are found at no cost."""
 
     cdef int64_t charge_lookup(self, uint32_t superblock, int cause, int64_t t_ns) except -1 nogil:
         return t_ns
 
 
 cdef class GlobalLog(Rmm):
-    """One log in NVRAM, with room for ``log_entries``, which who cleans reads from end to end."""
+    """One log in NVRAM, with room for ``log_entries``, which cleaning reads from end to end."""
 
     def __cinit__(self, ssd, segment_bytes, entry_bytes, reserve, uint64_t log_entries):
         self.log_entries = log_entries
@@ -42,7 +42,7 @@ cdef class GlobalLog(Rmm):
         return 0
 
     cdef bint takes_more(self) except -1 nogil:
-        """If it is full, it is written anew first."""
+        """Whether there is room; a full log is rewritten first."""
         if self.log_n + self.slots <= self.log_entries:
             return True
         if self.valid_n + 2 * self.slots > self.log_entries:
@@ -51,8 +51,8 @@ cdef class GlobalLog(Rmm):
         return True
 
     cdef int reclaim(self, bint reads) except -1 nogil:
-        """Write the log anew: it is read from end to end, and what is valid in it goes to a new one. Not ``reads``:
-        there is none to read."""
+        """Rewrite the log: read it from end to end, and put its valid entries into a new one. Without ``reads`` there
+        is no log to read."""
         cdef uint32_t i
         if reads:
             self.reclaimed_n += 1
@@ -66,7 +66,7 @@ cdef class GlobalLog(Rmm):
         return 0
 
     cdef int write_anew(self) except -1 nogil:
-        """What is valid goes to a new log. In NVRAM that is what the compaction of groups has done."""
+        """Put the valid entries into a new log. In NVRAM the compaction of groups has done that."""
         return 0
 
     cdef int charge_compaction(self, uint32_t superblock) except -1 nogil:
@@ -74,7 +74,7 @@ cdef class GlobalLog(Rmm):
         return 0
 
     cdef bint looks_up(self, uint32_t superblock) noexcept nogil:
-        """Nobody knows where in the log the superblock's entries are, or whether it has any."""
+        """Always, if the log has entries: which of them are the superblock's is not known without reading it."""
         return self.log_n > 0
 
     cdef int64_t charge_lookup(self, uint32_t superblock, int cause, int64_t t_ns) except -1 nogil:
@@ -88,7 +88,7 @@ cdef class GlobalLog(Rmm):
 
 
 cdef class GlobalLogInFlash(GlobalLog):
-    """The same in flash (flashlog.pyx)."""
+    """One log in flash (flashlog.pyx)."""
 
     def __cinit__(self, ssd, segment_bytes, entry_bytes, reserve, uint64_t log_entries):
         self.flog = FlashLog(ssd, log_entries, self.segments * self.slots)
@@ -98,7 +98,7 @@ cdef class GlobalLogInFlash(GlobalLog):
         return GlobalLog.logged(self, claim)
 
     cdef int write_anew(self) except -1 nogil:
-        """Every valid entry, to be programmed soon. Of two that say the same of an LPA both go."""
+        """Log every valid entry, to be programmed soon. Two entries that say the same of an LPA are both logged."""
         cdef uint32_t i, segment, slot, number, behind, of
         cdef uint64_t stamp, high
         cdef Claim claim
@@ -114,7 +114,7 @@ cdef class GlobalLogInFlash(GlobalLog):
         return 0
 
     cdef int housekeep(self) except -1 nogil:
-        """Program what fills pages."""
+        """Program full pages of waiting entries; rewrite the log if it is full or not whole."""
         if self.ssd.frozen:
             return 0
         while not self.flog.is_whole() or self.flog.waiting_n >= self.flog.per_page:

@@ -6,13 +6,13 @@ from flashfs.engine.contract.engine cimport Engine
 cdef struct Claim:           # an entry: an LPA, and the page that it was pointed at
     uint64_t seq
     uint32_t lpa, ppa
-    uint32_t source                        # that holds nothing since, or NONE
-    uint32_t order                         # of the page's block when the entry was made, its low bits, or NONE
+    uint32_t source                        # the LPA that the remap unmapped, or NONE
+    uint32_t order                         # low bits of the order of the page's block when the entry was made, or NONE
     uint32_t first, n                      # the command that it is part of, if that is atomic; else n is 0
 
 cdef struct Group:           # the segments of a superblock
-    uint32_t first, last                   # NONE: it has none
-    uint32_t segments, used, valid         # of it; entries in them; those that say where their LPA is
+    uint32_t first, last                   # NONE: the group is empty
+    uint32_t segments, used, valid         # number of segments; of entries in them; of valid entries
     uint32_t number                        # of its next segment
     uint64_t stamp, high                   # of its last segment
 
@@ -21,24 +21,24 @@ cdef class Rmm:
     cdef Engine ssd
     cdef const uint32_t* table             # the mapping's
     cdef uint64_t* lr                      # LR bitmap: a bit an LPA
-    cdef uint64_t front_at, at, begin      # where the region lies; its segments; those in memory
-    cdef uint64_t retired_seq              # no entry of a segment that waits is newer
-    cdef uint64_t durable_seq, retired_since  # nor of one given up before that many syncs; the last one was behind them
-    cdef uint64_t proved_at, proved_sync   # those given up before so many syncs: it is stored that they are whole; when
+    cdef uint64_t front_at, at, begin      # addresses of the region, of its segments, and of those in memory
+    cdef uint64_t retired_seq              # no entry of a retired segment is newer
+    cdef uint64_t durable_seq, retired_since  # nor newer than this, if retired before sync ``retired_since``
+    cdef uint64_t proved_at, proved_sync   # segments retired before so many syncs are stored as whole; when
     cdef readonly uint64_t segments, superblocks, pages
     cdef readonly uint32_t segment_bytes, entry_bytes, slots, reserve
-    cdef readonly uint64_t reclaimed_n     # of a rival: times that its log was read, and its valid entries written
-    cdef uint8_t* brought_to               # of each page of a superblock, LPAs that valid entries brought there
+    cdef readonly uint64_t reclaimed_n     # of a rival: how often its log was rewritten
+    cdef uint8_t* brought_to               # of each page of superblock ``counted``: LPAs of valid entries
     cdef uint32_t counted                  # that superblock, or NONE
-    cdef uint64_t counted_at, changes      # ... as it was after so many changes of all that there have been
+    cdef uint64_t counted_at, changes      # ... the value of ``changes`` at that count
     cdef Group* groups
     cdef uint32_t* next_of                 # of each segment, the next of its group
-    cdef uint32_t* fill                    # ... its entries
-    cdef uint8_t* dirty                    # ... it is free, and not all zeros
-    cdef uint32_t* ring                    # free segments, the one that is free for longest first
+    cdef uint32_t* fill                    # ... number of its entries
+    cdef uint8_t* dirty                    # ... whether a free one is not all zeros
+    cdef uint32_t* ring                    # free segments, the one free for longest first
     cdef uint32_t* listed                  # room for the segments of a group
-    cdef uint32_t* retired                 # segments that wait for a sync, ...
-    cdef uint64_t* retired_at              # ... and how many there had been when each was given up
+    cdef uint32_t* retired                 # segments that wait for a sync,
+    cdef uint64_t* retired_at              # ... and the number of syncs when each was retired
     cdef uint64_t ring_at, retired_from, gave_up_at
     cdef readonly uint64_t free_n, retired_n, used_n, valid_n
     cdef readonly uint64_t taken_n, compacted_n, carried_n, forced_syncs, largest_group, torn_n

@@ -1,24 +1,24 @@
 # distutils: language = c++
-"""The remapping metadata (RMM) of Remap-SSD in NVRAM (sections 4.2 to 4.4): for each LPA that was pointed at a page of
-another, an entry that says so, in a segment of the superblock in which that page is.
+"""The remapping metadata (RMM) of Remap-SSD in NVRAM (sections 4.2 to 4.4): an entry for each LPA that was remapped to
+a page of another, in a segment of that page's superblock.
 
-A segment, ``segment_bytes`` of the region, is a head and entries behind it, appended. Words are of 64 bits, bit 0 the
-lowest. An entry is two words (table 2 of the paper), or three where commands are atomic:
+A segment, ``segment_bytes`` of the region, is a head followed by entries, which are appended. Words have 64 bits, bit 0
+the lowest. An entry is two words (table 2 of the paper), or three where commands are atomic:
 
     word 0   0       torn bit: 1
              1..21   page within the superblock: PPA - superblock * dies * pages of a block
              22..63  sequence number of the remap, its lowest 42 bits
     word 1   0       torn bit: 1
              1..31   LPA
-             32      flag: the source holds nothing since
+             32      flag: the remap unmapped its source
              33..63  source, if the flag is set; else the order of the page's block, its lowest 31 bits, or all ones
     word 2   0       torn bit: 1
              1..31   first LPA of the command
              32..62  its LPAs, less one
              63      1
 
-In front of the segments are 64 bytes, of which the first word says up to which sequence number commands are whole;
-that is of use only where they are atomic.
+Before the segments are 64 bytes. Their first word is the sequence number up to which commands are whole; it is used
+only where commands are atomic.
 
     head
     word 0   0       torn bit: 1
@@ -26,21 +26,21 @@ that is of use only where they are atomic.
              49..54  bits 42 to 47 of the sequence numbers of its entries
     word 1   0       torn bit: 1
              1..20   superblock
-             21..39  number among those of its group with the same stamp, and on from one stamp to the next
+             21..39  number among the segments of its group with the same stamp
              40..63  the next segment of the group, plus one; 0: it is the last
 
-What the paper leaves open. *Which page.* A block may have been erased and written again since an entry was made, and
-other pages lie there. A block's pages say when it was opened; an entry is about such a page only if that was not after
-the stamp of its segment. So an entry about a block that was opened later begins a new segment. *When a segment may be
-used again.* What took the place of its entries, or made them needless, has to be durable first: not before the next
-sync of the image. *Torn heads.* A head is stored behind zeroed entries, and is the first to be zeroed.
+Points that the paper leaves open. *Which page.* A block may have been erased and rewritten since an entry was made, so
+that other pages lie there. A block's order says when it was opened; an entry is about the current page only if that was
+not after the stamp of its segment. So an entry about a block that was opened later begins a new segment. *When a
+segment may be reused.* What replaced its entries, or made them needless, must be durable first: so not before the next
+sync of the image. *Torn heads.* A head is stored after the segment's entries are zeroed, and is the first to be zeroed.
 
-*When a command is whole.* A crash
-may leave some of its entries; they count if there is one for each LPA. Later, entries that are invalid go. So before a
-segment is given back, with entries up to some number, the number is stored in front of the segments, and made durable.
+*When a command is whole.* A crash may leave only some of its entries; they count if there is one for each LPA. Later,
+invalid entries are dropped. So before a segment with entries up to some sequence number is freed, that number is stored
+before the segments, and made durable.
 
-An LPA that the LR bitmap names is where one entry says; that entry is valid, and all others are not. Of two that say
-the same of one LPA the one with the higher sequence number counts.
+An LPA that the LR bitmap names has exactly one valid entry. Of two entries with the same content for an LPA, the one
+with the higher sequence number counts.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -66,15 +66,14 @@ cdef uint64_t LPA_MASK = (<uint64_t> 1 << LPA_BITS) - 1
 cdef uint64_t[128] ZEROS
 
 REGION = "rmm"
-LPAS_MOST = 0x7FFFFFFE  # 31 bits, and all ones for none
+LPAS_MOST = 0x7FFFFFFE  # 31 bits; all ones stand for none
 CLAIM = numpy.dtype([("lpa", "<u4"), ("ppa", "<u4"), ("seq", "<u8"), ("source", "<u4"), ("stamp", "<u8"),
                      ("order", "<u4"), ("first", "<u4"), ("n", "<u4"), ("segment", "<u4"), ("slot", "<u4")])
 
 
 cdef class Rmm:
-    """Over the region ``rmm`` of the chip's NVRAM; without one there is no room for an entry. ``table`` (the page
-    table) is set by the mapping. Before ``attach``
-    there are only the bytes in NVRAM: a recovery asks for ``claims``."""
+    """RMM in the region ``rmm`` of the chip's NVRAM; without such a region there is no room for an entry. The mapping
+    sets ``table`` (the page table). Before ``attach`` only the bytes in NVRAM are used: a recovery calls ``claims``."""
 
     def __cinit__(self, Engine ssd not None, uint32_t segment_bytes, uint32_t entry_bytes, uint32_t reserve, *_):
         cdef uint32_t i
@@ -127,7 +126,7 @@ cdef class Rmm:
         free(self.brought_to)
 
     def forget(self):
-        """No group has a segment, no LPA was remapped."""
+        """Make it empty: no group has a segment, and no LPA is remapped."""
         cdef uint64_t i
         for i in range(self.superblocks):
             memset(self.groups + i, 0, sizeof(Group))
@@ -145,7 +144,7 @@ cdef class Rmm:
 
     cdef bint head(self, uint32_t segment, uint64_t* stamp, uint64_t* high, uint32_t* superblock, uint32_t* number,
                    uint32_t* behind) noexcept nogil:
-        """What a segment's head says; False if it is in no group."""
+        """Read a segment's head; False if the segment is in no group."""
         cdef const uint64_t* words = <const uint64_t*> self.segment_at(segment)
         if not words[0] & words[1] & 1:
             return False
@@ -163,8 +162,8 @@ cdef class Rmm:
 
     cdef bint entry(self, uint32_t segment, uint32_t slot, uint64_t high, uint32_t superblock,
                     Claim* claim) noexcept nogil:
-        """The entry in that slot, of a segment whose head says ``high`` and ``superblock``; False if it is torn, or
-        there is none."""
+        """Read the entry in that slot of a segment whose head has ``high`` and ``superblock``; False if it is torn or
+        missing."""
         cdef const uint64_t* words = <const uint64_t*> (self.segment_at(segment) + (slot + 1) * self.entry_bytes)
         if not words[0] & words[1] & 1 or (self.entry_bytes == 24 and not words[2] & 1):
             return False
@@ -185,7 +184,7 @@ cdef class Rmm:
         return claim.lpa < self.ssd.lpas and claim.ppa < <uint64_t> self.superblocks * self.pages
 
     cdef int take(self, const Claim* claim, int cause) except -1 nogil:
-        """Store an entry in its superblock's group. The caller has seen to it that there are segments."""
+        """Store an entry in its superblock's group. The caller has made sure that segments are free."""
         cdef uint32_t superblock = <uint32_t> (claim.ppa // self.pages)
         cdef Group* group = self.groups + superblock
         cdef uint64_t high = claim.seq >> SEQ_BITS
@@ -210,7 +209,7 @@ cdef class Rmm:
         return 0
 
     cdef int append(self, const Claim* claim, int cause) except -1 nogil:
-        """As ``take``; the LPA is where it says from now on."""
+        """As ``take``; marks the entry as valid and its LPA as remapped."""
         self.take(claim, cause)
         self.lr[claim.lpa >> 6] |= <uint64_t> 1 << (claim.lpa & 63)
         self.groups[claim.ppa // self.pages].valid += 1
@@ -220,7 +219,7 @@ cdef class Rmm:
         return 0
 
     cdef uint32_t chain(self, uint32_t superblock, uint64_t high, int cause) except? 0xFFFFFFFE nogil:
-        """A fresh segment for that group."""
+        """Append a fresh segment to that group."""
         cdef Group* group = self.groups + superblock
         cdef uint32_t segment
         cdef uint64_t done = 0, n, at
@@ -263,26 +262,26 @@ cdef class Rmm:
     # --- which entries count
 
     cdef bint is_remapped(self, uint32_t lpa) noexcept nogil:
-        """Whether the LPA is where it is because it was remapped (LR bitmap)."""
+        """Whether the LPA is at its page because of a remap (LR bitmap)."""
         return self.lr[lpa >> 6] >> (lpa & 63) & 1
 
     cdef bint holds(self, const Claim* claim, uint64_t stamp) noexcept nogil:
-        """Whether an entry of a segment with that stamp says where its LPA is: of several, the newest must be asked
-        first."""
+        """Whether an entry of a segment with that stamp is valid: of several for an LPA, the caller must ask for the
+        newest first."""
         return self.is_remapped(claim.lpa) and self.matches(claim, stamp)
 
     cdef uint32_t order_at(self, uint32_t ppa) noexcept nogil:
-        """What an entry says of when the page's block was opened."""
+        """The order of the page's block, as an entry has it."""
         return <uint32_t> (self.ssd.pool.order[ppa // self.ssd.nand.pages_per_block] & LPA_MASK)
 
     cdef bint matches(self, const Claim* claim, uint64_t stamp) noexcept nogil:
-        """The same, of an LPA that was remapped."""
+        """As ``holds``, if the LPA is remapped."""
         return (self.table[claim.lpa] == claim.ppa
                 and self.ssd.pool.order[claim.ppa // self.ssd.nand.pages_per_block] <= stamp
                 and (claim.order == NONE or claim.order == self.order_at(claim.ppa)))
 
     cdef uint32_t nth_valid(self, uint32_t superblock, uint64_t n) noexcept nogil:
-        """An LPA that an entry brought to a page of that superblock, passing over ``n`` such entries; or NONE."""
+        """The LPA of a valid entry of that superblock, after skipping ``n`` of them; or NONE."""
         cdef uint32_t segment = self.groups[superblock].first, slot, number, behind, of
         cdef uint64_t stamp, high
         cdef Claim claim
@@ -297,21 +296,22 @@ cdef class Rmm:
         return NONE
 
     cdef uint32_t brought(self, uint32_t ppa) noexcept nogil:
-        """How many LPAs valid entries brought to that page. The superblock's are counted once, until some entry is made
-        or becomes invalid."""
+        """How many LPAs valid entries brought to that page. A superblock's pages are counted together, and again when
+        entries are added or become invalid."""
         cdef uint32_t superblock = <uint32_t> (ppa // self.pages)
         if self.groups[superblock].valid == 0:
             return 0
         if self.counted != superblock or self.counted_at != self.changes:
             memset(self.brought_to, 0, self.pages)
-            self.pass_through(superblock, True)   # an LPA that is found loses its bit, so it is counted once
+            self.pass_through(superblock, True)   # an LPA that was counted loses its bit, so it counts once
             self.pass_through(superblock, False)
             self.counted = superblock
             self.counted_at = self.changes
         return self.brought_to[ppa - superblock * self.pages]
 
     cdef int pass_through(self, uint32_t superblock, bint counting) noexcept nogil:
-        """Count each LPA for its page, and take its bit in the LR bitmap; or give those bits back."""
+        """Count each LPA at its page, and clear its bit in the LR bitmap; or, not ``counting``, set those bits
+        again."""
         cdef uint32_t segment = self.groups[superblock].first, slot, number, behind, of
         cdef uint64_t stamp, high
         cdef Claim claim
@@ -329,7 +329,7 @@ cdef class Rmm:
         return 0
 
     cdef int leave(self, uint32_t lpa, uint32_t ppa) noexcept nogil:
-        """The LPA leaves that page: the entry that brought it there, if one did, is invalid."""
+        """The LPA leaves that page: its entry, if it has one, becomes invalid."""
         cdef Group* group
         if not self.is_remapped(lpa):
             return 0
@@ -342,10 +342,11 @@ cdef class Rmm:
             self.give_up(ppa // self.pages)
         return 0
 
-    # --- segments come and go
+    # --- segments are given up, and reused
 
     cdef int give_up(self, uint32_t superblock) noexcept nogil:
-        """No entry of the group counts any more: its segments are free once a sync has made durable why."""
+        """No entry of the group is valid: retire its segments, which are free after a sync has made the reason
+        durable."""
         cdef Group* group = self.groups + superblock
         cdef uint32_t segment = group.first, behind
         while segment != NONE:
@@ -361,7 +362,7 @@ cdef class Rmm:
         cdef uint64_t place = (self.retired_from + self.retired_n) % self.segments
         self.retired[place] = segment
         self.retired_at[place] = self.ssd.image_syncs
-        if self.retired_since < self.ssd.image_syncs:  # those before were stored before a sync
+        if self.retired_since < self.ssd.image_syncs:  # earlier ones were stored before a sync
             self.durable_seq = self.retired_seq
             self.retired_since = self.ssd.image_syncs
         self.retired_seq = (<Ssd> self.ssd).seq
@@ -369,7 +370,7 @@ cdef class Rmm:
         return 0
 
     cdef int harvest(self) except -1 nogil:
-        """Segments that were given up before the last sync are free."""
+        """Free the segments that were retired before the last sync."""
         cdef uint32_t segment
         cdef uint64_t before = self.ssd.image_syncs
         cdef uint64_t[2] none
@@ -389,9 +390,9 @@ cdef class Rmm:
         return 0
 
     cdef bint prove_whole(self) except -1 nogil:
-        """Whether it is durable that the commands of which the oldest segment to be given back had entries are whole.
-        If not, that is stored, and the next sync does. Of commands since the last sync nobody can say so: a host that
-        dies may lose entries of theirs, and keep the number."""
+        """Whether it is durable that the commands with entries in the oldest retired segment are whole. If not, their
+        highest sequence number is stored, and the next sync makes it durable. Commands since the last sync cannot be
+        proved: a host that dies may lose some of their entries, and keep the number."""
         cdef uint64_t seq
         if self.retired_at[self.retired_from] < self.proved_at:
             return self.proved_sync < self.ssd.image_syncs
@@ -405,8 +406,8 @@ cdef class Rmm:
         return (claims + self.slots - 1) // self.slots
 
     cdef bint gain(self, uint64_t wanted) except -1 nogil:
-        """Have so many segments free, if that can be: by a sync, by compacting the groups with most invalid entries
-        (active NVRAM GC). Whether there are."""
+        """Make so many segments free, if possible: by a sync, or by compacting the groups with the most invalid entries
+        (active NVRAM GC). Returns whether they are."""
         cdef uint32_t superblock
         self.harvest()
         if not self.takes_more():
@@ -418,10 +419,10 @@ cdef class Rmm:
                 self.harvest()
                 continue
             if self.used_n - self.valid_n < self.gave_up_at:
-                return False               # nothing has changed much since that gained nothing
+                return False               # little has changed since the last failure
             superblock = self.worst()
             if superblock == NONE:
-                if self.retired_n:         # then what it needs for itself may be there
+                if self.retired_n:         # a compaction may then have the segments that it needs
                     self.forced_syncs += 1
                     self.ssd.barrier()
                     self.harvest()
@@ -432,14 +433,14 @@ cdef class Rmm:
         self.gave_up_at = 0
         return True
 
-    # --- what rivals do otherwise (rivals.pyx)
+    # --- overridden by rivals (rivals.pyx)
 
     cdef uint64_t entries_most(self) noexcept nogil:
-        """Entries that there is room for."""
+        """The number of entries that there is room for."""
         return self.segments * self.slots
 
     cdef int logged(self, const Claim* claim) noexcept nogil:
-        """An entry that was not there before was stored."""
+        """Called when a new entry was stored."""
         return 0
 
     cdef bint takes_more(self) except -1 nogil:
@@ -447,37 +448,37 @@ cdef class Rmm:
         return True
 
     cdef int housekeep(self) except -1 nogil:
-        """Between requests."""
+        """Called between requests."""
         return 0
 
     cdef bint looks_up(self, uint32_t superblock) noexcept nogil:
-        """Whether who cleans that superblock has entries to go through."""
+        """Whether cleaning of that superblock must look entries up."""
         return self.groups[superblock].segments > 0
 
     cdef int64_t charge_lookup(self, uint32_t superblock, int cause, int64_t t_ns) except -1 nogil:
-        """What it costs to find the entries of a superblock: to read its group. The virtual end."""
+        """Charge the time to find the entries of a superblock, by reading its group; returns the virtual end time."""
         return self.charge_group(superblock, cause, t_ns)
 
     cdef int charge_compaction(self, uint32_t superblock) except -1 nogil:
-        """What it costs to find those that are to be written anew."""
+        """Charge the time to find the entries that a compaction rewrites."""
         self.ssd.map_ns = self.charge_lookup(superblock, CAUSE_MAP, self.ssd.map_ns)
         return 0
 
     cdef uint32_t pages_n(self) noexcept nogil:
-        """Pages of flash that have entries."""
+        """Pages of flash with entries."""
         return 0
 
     def owner(self):
-        """Whose those are; None: there can be none."""
+        """The owner of those pages; None if there can be none."""
         return None
 
     def reset_pages(self):
-        """A load or a recovery begins: none of them counts."""
+        """A load or a recovery begins: drop those pages."""
 
     # --- compaction
 
     cdef uint32_t worst(self) noexcept nogil:
-        """The group with most invalid entries, of those that give back a segment and can be written anew; or NONE."""
+        """The group with the most invalid entries among those that free a segment and can be rewritten; or NONE."""
         cdef uint32_t i, best = NONE
         cdef Group* group
         for i in range(<uint32_t> self.superblocks):
@@ -500,13 +501,13 @@ cdef class Rmm:
         group.segments = group.used = 0
         self.used_n -= old_used
         self.compacted_n += 1
-        for i in range(n, 0, -1):          # the newest first: of two that say the same of an LPA it is the one
+        for i in range(n, 0, -1):          # the newest first: it is the one that counts
             segment = self.listed[i - 1]
             if not self.head(segment, &stamp, &high, &of, &number, &behind):
                 continue
             for slot in range(self.fill[segment], 0, -1):
                 if self.entry(segment, slot - 1, high, superblock, &claim) and self.holds(&claim, stamp):
-                    claim.source = NONE     # the trim is logged before the segment that says so goes
+                    claim.source = NONE     # the trim is logged before the segment that records it is freed
                     self.take(&claim, CAUSE_MAP)
                     self.lr[claim.lpa >> 6] &= ~(<uint64_t> 1 << (claim.lpa & 63))
                     self.carried_n += 1
@@ -516,7 +517,7 @@ cdef class Rmm:
         return 0
 
     cdef int name_all(self, uint32_t superblock) noexcept nogil:
-        """Every entry of the group is valid."""
+        """Set the LR bits of all entries of the group."""
         cdef uint32_t segment = self.groups[superblock].first, slot, number, behind, of
         cdef uint64_t stamp, high
         cdef Claim claim
@@ -529,7 +530,7 @@ cdef class Rmm:
         return 0
 
     cdef uint64_t list_group(self, uint32_t superblock) noexcept nogil:
-        """The group's segments into ``listed``, the oldest first; how many there are."""
+        """List the group's segments in ``listed``, the oldest first; returns how many."""
         cdef uint32_t segment = self.groups[superblock].first
         cdef uint64_t n = 0
         while segment != NONE:
@@ -539,8 +540,9 @@ cdef class Rmm:
         return n
 
     cdef int carry(self, uint32_t superblock, const uint32_t* new_of, uint32_t* table, int cause) except -1 nogil:
-        """Pages of that superblock were copied: ``new_of`` says where to, by their numbers in it, NONE for the others.
-        Each LPA that an entry brought to such a page is at its copy, and an entry says so, under the same number."""
+        """Pages of that superblock were copied: ``new_of`` has the PPA of the copy by number of the page, NONE for the
+        others. Each LPA of an entry for such a page moves to the copy, with a new entry under the same sequence
+        number."""
         cdef uint64_t i, n = self.list_group(superblock)
         cdef uint32_t segment, slot, number, behind, of, old
         cdef uint64_t stamp, high
@@ -556,7 +558,7 @@ cdef class Rmm:
                 if new_of[old - superblock * self.pages] == NONE or not self.holds(&claim, stamp):
                     continue
                 claim.ppa = new_of[old - superblock * self.pages]
-                claim.source = NONE         # as where groups are compacted
+                claim.source = NONE         # as in a compaction
                 self.take(&claim, cause)
                 self.logged(&claim)
                 table[claim.lpa] = claim.ppa
@@ -568,7 +570,7 @@ cdef class Rmm:
         return 0
 
     cdef int64_t charge_group(self, uint32_t superblock, int cause, int64_t t_ns) noexcept nogil:
-        """What it costs to read all entries of a group; the virtual end."""
+        """Charge the time to read all entries of a group; returns the virtual end time."""
         cdef uint32_t segment = self.groups[superblock].first
         while segment != NONE:
             t_ns = self.ssd.nand.charge_load(self.at + <uint64_t> segment * self.segment_bytes,
@@ -579,10 +581,10 @@ cdef class Rmm:
     # --- a mount
 
     def claims(self):
-        """All whole entries in NVRAM, an array of CLAIM, in the order of superblocks, stamps and numbers. Those of a
-        command that was to be atomic and is not whole name no page: their numbers are taken, all the same. So is the
-        stamp of each segment, which has a row of no LPA and no page: a block that is opened under it would be what
-        entries about pages that were lost speak of."""
+        """All whole entries in NVRAM, an array of CLAIM, in the order of superblocks, stamps and numbers. Entries of an
+        atomic command that is not whole have no page (NONE), but their sequence numbers count as used. So does the
+        stamp of each segment, which has a row without LPA and page: a block opened under that order would match entries
+        about pages that were lost."""
         cdef uint32_t segment, slot, superblock, number, behind
         cdef uint64_t stamp, high
         cdef Claim claim
@@ -612,7 +614,7 @@ cdef class Rmm:
         return found
 
     def _whole_commands(self, found):
-        """Which entries are of a command of which there is an entry for every LPA, or was."""
+        """Which entries belong to a command that has, or once had, an entry for every LPA."""
         have = {}
         whole = (<const uint64_t*> self.ssd.nand.nvram_at(self.front_at, 8))[0]
         for row in found:
@@ -622,8 +624,8 @@ cdef class Rmm:
                             for row in found], bool)
 
     def attach(self, bint store=True):
-        """Take up what is there, behind a load or a recovery: the page table is final. ``store``: something may be
-        stored from now on."""
+        """Read the state from NVRAM after a load or a recovery, when the page table is final. ``store``: NVRAM may be
+        written from now on."""
         cdef uint32_t segment, slot, superblock, number, behind
         cdef uint64_t stamp, high
         cdef Claim claim
@@ -686,30 +688,30 @@ cdef class Rmm:
     # --- for people and checks
 
     def capacity(self):
-        """Entries that there is room for."""
+        """The number of entries that there is room for."""
         return self.entries_most()
 
     def figures(self):
-        """Counters of its own."""
+        """Counters of a rival."""
         return {}
 
     def tables(self):
-        """{structure: (bytes as a controller packs them, bytes allocated)}: the bitmap of segments in use with what it
-        takes to find them, and the LR bitmap."""
+        """{structure: (bytes as a controller packs them, bytes allocated)}: the tables of groups and segments, and the
+        LR bitmap."""
         state = self.superblocks * 24 + self.segments * 8 + (self.segments + 7) // 8
         state += self.pages
         held = self.superblocks * sizeof(Group) + self.segments * 33 + self.pages
         return {"rmm_groups": (state, held), "lr_bitmap": ((self.ssd.lpas + 7) // 8, (self.ssd.lpas // 64 + 1) * 8)}
 
     def groups_of(self):
-        """Of each superblock that has segments: how many, how many entries, and how many of those are valid."""
+        """For each superblock with segments: their number, the number of entries, and how many of those are valid."""
         return [{"superblock": i, "segments": self.groups[i].segments, "entries": self.groups[i].used,
                  "valid": self.groups[i].valid, "bytes": self.groups[i].segments * self.segment_bytes}
                 for i in range(self.superblocks) if self.groups[i].segments]
 
     def check(self):
-        """The LR bitmap names as many LPAs as there are valid entries, each where the entry says; the counts are
-        right; and every segment is free, waiting, or in one group."""
+        """The LR bitmap marks exactly the LPAs of valid entries; the counts are right; every segment is free, waiting,
+        or in one group."""
         cdef uint32_t lpa, segment, slot, number, behind, of, i
         cdef uint64_t stamp, high, segments = 0, valid = 0
         cdef Claim claim
@@ -745,8 +747,8 @@ cdef class Rmm:
         return problems
 
     def entries_of(self, uint32_t superblock):
-        """Every entry in the group of that superblock, the oldest first: LPA, PPA, sequence number, the source that
-        holds nothing since or None, segment, slot, and whether it says where the LPA is."""
+        """Every entry in the group of that superblock, the oldest first: LPA, PPA, sequence number, the unmapped source
+        or None, segment, slot, and whether it is valid."""
         cdef uint32_t segment, slot, number, behind, of
         cdef uint64_t stamp, high
         cdef Claim claim
@@ -766,7 +768,7 @@ cdef class Rmm:
         return rows
 
     def entries_at(self, uint32_t ppa):
-        """LPAs that valid entries brought to that page."""
+        """The LPAs of valid entries for that page."""
         cdef uint32_t superblock = <uint32_t> (ppa // self.pages), segment, slot, number, behind, of
         cdef uint64_t stamp, high
         cdef Claim claim

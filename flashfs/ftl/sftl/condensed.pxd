@@ -5,14 +5,14 @@ cdef enum:
     INLINE = 4               # heads of runs in the node itself
 
 
-cdef struct Node:                          # ``words`` of bits follow, one for each entry: it begins a run
+cdef struct Node:                          # ``words`` of bits follow, one for each entry: whether it begins a run
     uint32_t page
     uint32_t older, newer                  # of the LRU of pages
     uint32_t runs
-    uint32_t chunks                        # the unit of heads behind the first ones; NONE: none
+    uint32_t chunks                        # the unit with further heads; NONE: none
     uint32_t dirty                         # the unit with a bit for each dirty entry; NONE: none is dirty
     uint32_t dirty_n
-    uint32_t used_in                       # the batch that used it last
+    uint32_t used_in                       # the last batch that used it
     uint32_t[4] heads
 
 
@@ -22,9 +22,9 @@ cdef class CondensedPages:
     cdef readonly uint32_t pages, per_page, words, a_chunk
     cdef readonly uint32_t batch
     cdef char* arena
-    cdef uint32_t* node_of                 # of each translation page: its unit
-    cdef uint32_t* heads                   # of a page that is being changed
-    cdef uint32_t free                     # units that hold nothing, chained
+    cdef uint32_t* node_of                 # the unit of each translation page
+    cdef uint32_t* heads                   # heads of a page that is being changed
+    cdef uint32_t free                     # first free unit; free units are chained
     cdef uint32_t oldest, newest
     cdef int allocate(self, uint32_t units) except -1
     cdef int clear(self) noexcept nogil

@@ -1,12 +1,11 @@
 """S-FTL's cache: whole translation pages, condensed (S. Jiang et al., S-FTL, MSST 2011).
 
-A *run* are entries side by side whose PPAs count up by one, or which are all holes. A page in the cache is a bit for
-each entry (it begins a run) and the first PPA, the head, of each run. So a page of E entries in R runs takes
-E / 8 + 4 R bytes and its node: what was written in order takes a thirtieth of what it takes in flash.
+A *run* is a sequence of neighbouring entries whose PPAs count up by one, or which are all holes. A cached page is a bit
+for each entry (whether it begins a run) and the first PPA, the head, of each run. So a page of E entries in R runs
+takes E / 8 + 4 R bytes and its node: after sequential writes this is a thirtieth of the page in flash.
 
-Memory is an arena of units of one size, which is that of a node with its bits and room for four heads. Other heads are
-in a chain of units. A page with dirty entries has one more unit, a bit for each of them. Pages are in the order of
-their last use.
+Memory is an arena of units of one size: a node with its bits and room for four heads. Further heads are in a chain of
+units. A page with dirty entries has one more unit, with a bit for each entry. Pages are in LRU order.
 """
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
@@ -23,19 +22,20 @@ cdef extern from *:
     int lowest "__builtin_ctzll"(unsigned long long) nogil
 
 cdef enum:
-    SUMMED = 31              # words whose ones can be summed by bytes: 8 each, 255 at most
+    SUMMED = 31              # words whose ones can be summed in bytes: 8 each, 255 at most
 
 cdef uint64_t PAIRS = 0x5555555555555555u, FOURS = 0x3333333333333333u, BYTES = 0x0F0F0F0F0F0F0F0Fu
 cdef uint64_t EACH = 0x0101010101010101u, HALVES = 0x00FF00FF00FF00FFu, EACH_HALF = 0x0001000100010001u
 
 
 cdef inline bint follows(uint32_t before, uint32_t ppa) noexcept nogil:
-    """Whether an entry is of the run of the entry before it."""
+    """Whether an entry continues the run of the entry before it."""
     return ppa == before + (before != NONE)
 
 
 cdef inline uint64_t by_bytes(uint64_t word) noexcept nogil:
-    """How many ones each byte has, there. Not every processor counts them, and a call takes longer than this."""
+    """The number of ones of each byte, in that byte. Not every processor has popcount, and a call takes longer than
+    this."""
     word -= (word >> 1) & PAIRS
     word = (word & FOURS) + ((word >> 2) & FOURS)
     return (word + (word >> 4)) & BYTES
@@ -46,7 +46,7 @@ cdef inline uint32_t ones(uint64_t word) noexcept nogil:
 
 
 cdef uint32_t ones_in(const uint64_t* bits, uint32_t words) noexcept nogil:
-    """How many bits are set."""
+    """The number of set bits."""
     cdef uint32_t w = 0, end, found = 0
     cdef uint64_t summed
     while w < words:
@@ -66,15 +66,15 @@ def unit_size(per_page):
 
 
 def most_units(per_page):
-    """Units that one page takes at most: every entry a run, and dirty."""
+    """The most units of one page: every entry is a run, and dirty."""
     a_chunk = unit_size(per_page) // 4 - 1
     return 2 + -(-max(0, per_page - INLINE) // a_chunk)
 
 
 @cython.final
 cdef class CondensedPages:
-    """``units`` of the arena, for ``pages`` translation pages of ``per_page`` entries each. What a *batch* has used
-    stays."""
+    """An arena of ``units``, for ``pages`` translation pages of ``per_page`` entries each. Pages used by the current
+    *batch* are not evicted."""
 
     def __cinit__(self, uint32_t units, uint32_t pages, uint32_t per_page):
         self.pages = pages
@@ -100,7 +100,7 @@ cdef class CondensedPages:
         return 0
 
     cdef int clear(self) noexcept nogil:
-        """Nothing is cached."""
+        """Empty the cache."""
         cdef uint32_t unit
         memset(self.node_of, 0xFF, <uint64_t> self.pages * 4)
         self.pages_n = self.dirty_n = self.free_n = 0
@@ -115,7 +115,7 @@ cdef class CondensedPages:
         return <Node*> (self.arena + <uint64_t> unit * self.unit_bytes)
 
     cdef inline uint32_t* words_of(self, uint32_t unit) noexcept nogil:
-        """Of a unit of heads, or a free one: the first is the next unit."""
+        """The words of a unit of heads, or of a free one: the first is the next unit."""
         return <uint32_t*> (self.arena + <uint64_t> unit * self.unit_bytes)
 
     cdef inline uint64_t* bits(self, Node* node) noexcept nogil:
@@ -161,7 +161,7 @@ cdef class CondensedPages:
         return 0
 
     cdef int use(self, uint32_t unit) noexcept nogil:
-        """A look-up found the page; it stays for this batch."""
+        """A look-up found the page: make it the newest; it stays for this batch."""
         self.node(unit).used_in = self.batch
         if unit != self.newest:
             self.unlink(unit)
@@ -169,20 +169,20 @@ cdef class CondensedPages:
         return 0
 
     cdef int next_batch(self) noexcept nogil:
-        """What was used so far may leave."""
+        """Begin a new batch: pages used so far may be evicted."""
         self.batch += 1
         return 0
 
     cdef uint32_t victim(self) noexcept nogil:
-        """The page that was used longest ago; NONE if this batch uses all there are."""
+        """The least recently used page; NONE if this batch uses all pages."""
         if self.oldest == NONE or self.node(self.oldest).used_in == self.batch:
             return NONE
         return self.oldest
 
-    # --- heads of runs: the first are in the node, the others in its chain
+    # --- heads of runs: the first four are in the node, others in its chain
 
     cdef uint32_t units_for(self, uint32_t runs) noexcept nogil:
-        """Units of a page of so many runs, without that of its dirty bits."""
+        """Units of a page of so many runs, without the one of its dirty bits."""
         return 1 + (max(runs, <uint32_t> INLINE) - INLINE + self.a_chunk - 1) // self.a_chunk
 
     cdef uint32_t* head_at(self, Node* node, uint32_t run) noexcept nogil:
@@ -196,7 +196,7 @@ cdef class CondensedPages:
         return self.words_of(unit) + 1 + run
 
     cdef int resize(self, Node* node, uint32_t runs) noexcept nogil:
-        """Its chain has room for so many from now on; there must be units for that."""
+        """Make the page's chain fit so many runs; there must be enough free units."""
         cdef uint32_t* link = &node.chunks
         cdef uint32_t more = self.units_for(runs) - 1, unit
         while more:
@@ -218,7 +218,7 @@ cdef class CondensedPages:
         return 0
 
     cdef int copy_heads(self, Node* node, uint32_t first, uint32_t n, uint32_t* heads, bint back) noexcept nogil:
-        """``n`` heads from run ``first`` on, to ``heads``, or, ``back``, from there."""
+        """Copy ``n`` heads from run ``first`` on to ``heads`` or, with ``back``, from there."""
         cdef uint32_t part, unit = node.chunks, at
         cdef uint32_t* there
         if n == 0:
@@ -251,7 +251,7 @@ cdef class CondensedPages:
     # --- entries
 
     cdef uint32_t rank(self, const uint64_t* bits, uint32_t offset, uint32_t* start) noexcept nogil:
-        """The number of the run that an entry is in; and where that begins."""
+        """The number of the run that an entry is in; sets where that begins."""
         cdef uint32_t word = offset >> 6, runs = ones_in(bits, word)
         cdef uint64_t upto = bits[word] & (<uint64_t> -1 >> (63 - (offset & 63)))
         runs += ones(upto)
@@ -268,14 +268,15 @@ cdef class CondensedPages:
         return NONE if head == NONE else head + (offset - start)
 
     cdef uint32_t runs_in(self, const uint32_t* image) noexcept nogil:
-        """Runs of a translation page."""
+        """The number of runs of a translation page."""
         cdef uint32_t i, runs = 1
         for i in range(1, self.per_page):
             runs += not follows(image[i - 1], image[i])
         return runs
 
     cdef uint32_t insert(self, uint32_t page, const uint32_t* image, uint32_t runs) noexcept nogil:
-        """A translation page as it is in flash, of so many runs; returns its unit. There must be ``units_for`` it."""
+        """Insert a translation page as it is in flash, of so many runs; returns its unit. There must be ``units_for``
+        it."""
         cdef uint32_t unit = self.take(), w, i, end, before = 0, run = 0
         cdef uint64_t begun, left
         cdef Node* node = self.node(unit)
@@ -303,8 +304,8 @@ cdef class CondensedPages:
         return unit
 
     cdef bint put(self, uint32_t unit, uint32_t offset, uint32_t ppa) noexcept nogil:
-        """The entry says something else than the translation page from now on. False, and nothing is changed, if there
-        is no unit for what that takes: it may break a run in three."""
+        """Change an entry, and mark it as dirty. False, and nothing is changed, if there are not enough free units: the
+        change may break a run in three."""
         cdef Node* node = self.node(unit)
         cdef uint64_t* bits = self.bits(node)
         cdef uint32_t start = 0, before = NONE, behind = NONE, run, out, n = 0, need, head
@@ -324,7 +325,7 @@ cdef class CondensedPages:
             else:
                 behind = NONE if head == NONE else head + (offset + 1 - start)
         out = begins + (next_begins and not last)
-        run += not begins                  # the first head that goes, or the place of the one that comes
+        run += not begins                  # the first head that is removed, or the place of the new one
         begins = offset == 0 or not follows(before, ppa)
         next_begins = last or not follows(ppa, behind)
         if begins:
@@ -345,7 +346,7 @@ cdef class CondensedPages:
         return self.mark(unit, offset)
 
     cdef int splice(self, Node* node, uint32_t run, uint32_t out, const uint32_t* heads, uint32_t n) noexcept nogil:
-        """``n`` heads take the place of ``out`` from that run on."""
+        """Replace ``out`` heads from that run on by ``n`` others."""
         cdef uint32_t k, behind = node.runs - run - out
         if out != n:
             self.copy_heads(node, run + out, behind, self.heads, False)
@@ -356,7 +357,7 @@ cdef class CondensedPages:
         return 0
 
     cdef bint mark(self, uint32_t unit, uint32_t offset) noexcept nogil:
-        """An entry is dirty; False if there is no unit to say so."""
+        """Mark an entry as dirty; False if there is no unit for dirty bits."""
         cdef Node* node = self.node(unit)
         cdef uint64_t* dirty
         if node.dirty == NONE:
@@ -372,7 +373,7 @@ cdef class CondensedPages:
         return True
 
     cdef bint mark_all(self, uint32_t unit, uint32_t n) noexcept nogil:
-        """The first ``n`` entries are dirty."""
+        """Mark the first ``n`` entries as dirty."""
         cdef uint32_t offset
         for offset in range(n):
             if not self.mark(unit, offset):
@@ -380,7 +381,7 @@ cdef class CondensedPages:
         return True
 
     cdef int expand(self, uint32_t unit, uint32_t* image) noexcept nogil:
-        """The translation page as it would be in flash."""
+        """Write the translation page, as it would be in flash, to ``image``."""
         cdef Node* node = self.node(unit)
         cdef uint64_t* bits = self.bits(node)
         cdef uint32_t i, run = 0
@@ -394,7 +395,7 @@ cdef class CondensedPages:
         return 0
 
     cdef uint32_t list_dirty(self, uint32_t unit, uint32_t* offsets, uint32_t* ppas) noexcept nogil:
-        """The dirty entries, ascending; ``ppas`` may be NULL. Returns how many."""
+        """List the dirty entries, ascending; ``ppas`` may be NULL. Returns how many."""
         cdef Node* node = self.node(unit)
         cdef const uint64_t* bits = self.bits(node)
         cdef uint32_t i, n, word, start = 0, head, counted = 0, runs = 0
@@ -407,7 +408,7 @@ cdef class CondensedPages:
         self.copy_heads(node, 0, node.runs, self.heads, False)
         for i in range(n):
             word = offsets[i] >> 6
-            while counted < word:           # runs that begin in words before, and where the last of them does
+            while counted < word:           # runs that begin in earlier words, and where the last of them begins
                 if bits[counted]:
                     runs += ones(bits[counted])
                     start = 64 * counted + 63 - leading(bits[counted])
@@ -418,7 +419,7 @@ cdef class CondensedPages:
         return n
 
     cdef int clean(self, uint32_t unit) noexcept nogil:
-        """The translation page says what it says."""
+        """Mark the page as clean: flash has all its entries."""
         cdef Node* node = self.node(unit)
         if node.dirty != NONE:
             self.give(node.dirty)
@@ -428,7 +429,7 @@ cdef class CondensedPages:
         return 0
 
     cdef int drop(self, uint32_t unit) noexcept nogil:
-        """It is cached no more, dirty or not."""
+        """Drop a page from the cache, dirty or not."""
         cdef Node* node = self.node(unit)
         self.clean(unit)
         self.resize(node, 0)
@@ -449,7 +450,7 @@ cdef class CondensedPages:
         return self.pages_n * (self.per_page // 8) + 4 * self.runs
 
     def entries(self):
-        """Every cached page, the one that leaves next first: {"page", "first_lpa", "runs", "bytes" (in DRAM), "dirty"
+        """Every cached page, the next to be evicted first: {"page", "first_lpa", "runs", "bytes" (in DRAM), "dirty"
         (entries)}."""
         cdef uint32_t unit = self.oldest
         cdef Node* node
@@ -473,8 +474,8 @@ cdef class CondensedPages:
         return found
 
     def check(self):
-        """Each page is in its place; its bits are as many as its runs, none longer than it could be; the counts are
-        right."""
+        """Each page is where the table has it; each has as many bits as runs, and no run could be longer; the counts
+        are right."""
         cdef uint32_t unit = self.oldest, w, marked, begun, units = 0, pages = 0
         cdef uint64_t runs = 0, dirty = 0
         cdef Node* node

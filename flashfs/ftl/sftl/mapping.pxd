@@ -11,7 +11,7 @@ cdef class SftlMap(CacheMap):
     cdef readonly uint64_t buffered, buffer_writes
     cdef uint32_t buffer_share             # of the cache, per cent
     cdef uint32_t* kept                    # a translation page that waits for room
-    cdef uint32_t* leaving                 # two of ``per_page``: LPAs and PPAs of a page that leaves
+    cdef uint32_t* leaving                 # two lists of ``per_page``: LPAs and PPAs of an evicted page
     cdef bint load(self, uint32_t page, uint32_t spare, bint may_write) except -1 nogil
     cdef int absorb(self, uint32_t unit) except -1 nogil
     cdef bint make_room(self, uint32_t units, bint may_write) except -1 nogil

@@ -1,11 +1,11 @@
 # distutils: language = c++
 """S-FTL's mapping (S. Jiang et al., S-FTL: An Efficient Address Translation for Flash Memory by Exploiting Spatial
-Locality, MSST 2011): whole translation pages are cached, condensed, and a buffer takes the dirty entries of those that
-leave.
+Locality, MSST 2011): whole translation pages are cached, condensed, and a buffer takes the dirty entries of evicted
+pages.
 
-The buffer are the *pending* entries of every demand-paged mapping (flashfs.parts.paged.pending_entries), so trims and
-what a recovery found wait there too. Here a pending entry counts before a cached page: who changes one that is pending
-changes it there. ``cached`` says so, and lists of dirty entries leave out what is pending.
+The buffer consists of the *pending* entries of every demand-paged mapping (flashfs.parts.paged.pending_entries), so
+trims and entries found by a recovery wait there too. Here a pending entry takes precedence over a cached page: an LPA
+with a pending entry is changed there. ``cached`` follows that, and lists of dirty entries leave out pending LPAs.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -24,24 +24,24 @@ from flashfs.ftl.sftl.condensed import most_units, unit_size
 
 cdef uint32_t UNSEEN = NONE - 1
 
-SPARE = 4                    #: units beside those of one page, at least
-BUFFERED_BYTES = 12          #: of a pending entry
+SPARE = 4                    #: least units beyond those of one page
+BUFFERED_BYTES = 12          #: bytes of a pending entry
 
 
 def least_units(per_page):
-    """Of a cache: one page, whatever is in it, and what a batch of writes may add."""
+    """The least units of a cache: one page of any content, and what a batch of writes may add."""
     return most_units(per_page) + SPARE
 
 
 def shares_of(room, per_page, share):
-    """(Units of the cache, entries of the buffer) that so many bytes are."""
+    """(units of the cache, entries of the buffer) for so many bytes."""
     buffer = room * share // 100
     return max(least_units(per_page), (room - buffer) // unit_size(per_page)), buffer // BUFFERED_BYTES
 
 
 cdef class SftlMap(CacheMap):
-    """A cache of ``cache_bytes``, of which ``buffer_share`` per cent are for the dirty buffer; ``fixed``: that is what
-    it has, whatever DRAM there is."""
+    """A cache of ``cache_bytes``, of which ``buffer_share`` per cent are for the dirty buffer; ``fixed``: this size
+    does not depend on the DRAM budget."""
 
     def __cinit__(self, Engine ssd not None, uint64_t cache_bytes, uint32_t buffer_share, bint fixed=False):
         self.fixed = fixed
@@ -57,7 +57,7 @@ cdef class SftlMap(CacheMap):
         free(self.leaving)
 
     def resize(self, cache_bytes):
-        """A new, empty cache, of no more units than all pages can take, and room for the buffer."""
+        """Make a new, empty cache, of at most the units that all pages can take, and room for the buffer."""
         units, buffer = shares_of(cache_bytes, self.per_page, self.buffer_share)
         self.cmt = CondensedPages(min(units, SPARE + self.gtd.n * most_units(self.per_page)), self.gtd.n, self.per_page)
         self.buffer_most = min(buffer, self.ssd.lpas)
@@ -67,9 +67,9 @@ cdef class SftlMap(CacheMap):
 
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
                           int64_t* ready) except? 0xFFFFFFFF nogil:
-        """The pages of the first LPAs are cached, as many as fit together, or the LPAs are in the buffer. A miss waits
-        for the write-backs that make room, then for its page; misses do not wait for each other. To be written, a page
-        wants room for two more heads, and for its dirty bits."""
+        """Cache the pages of the first LPAs, as many as fit together, unless an LPA is in the buffer. A miss waits for
+        the write-backs that make room, then for its page; misses do not wait for each other. A page to be written needs
+        room for two more heads, and for its dirty bits."""
         cdef uint32_t i, page, unit, spare = 0
         cdef uint64_t reads
         self.cmt.next_batch()
@@ -101,8 +101,8 @@ cdef class SftlMap(CacheMap):
         return n
 
     cdef uint32_t growth(self, uint32_t page, bint first) noexcept nogil:
-        """Units that a page may take more when an LPA of it is written: the ``first`` of a request counts for those
-        that follow, which seldom break more runs."""
+        """Units that a page may need in addition when an LPA of it is written: the ``first`` LPA of the page in a
+        request counts for those that follow, which seldom break more runs."""
         cdef uint32_t unit = self.cmt.node_of[page]
         cdef Node* node
         if unit == NONE or not first:
@@ -111,7 +111,7 @@ cdef class SftlMap(CacheMap):
         return (node.dirty == NONE) + self.cmt.units_for(node.runs + 2) - self.cmt.units_for(node.runs)
 
     cdef int wait_for(self, const uint32_t* lpas, uint32_t n, uint32_t page, int64_t* ready) noexcept nogil:
-        """What else is asked of the page is known when the first of them is."""
+        """Other LPAs of the page are ready when its first one is."""
         cdef uint32_t i
         for i in range(1, n):
             if self.page_of(lpas[i]) == page:
@@ -119,9 +119,8 @@ cdef class SftlMap(CacheMap):
         return 0
 
     cdef bint try_room(self, uint32_t page, uint32_t spare, bint writing) except -1 nogil:
-        """The page is loaded; False if there is no room for it beside what this batch uses. For a read there is none
-        either if room would have to be written, and the image takes no more or is not to be changed: it goes past the
-        cache then."""
+        """Load the page; False if there is no room for it beside the pages that this batch uses. A read also gets False
+        if making room needs a write, and the image takes no more or must not be changed: then it bypasses the cache."""
         if writing:
             return self.load(page, spare, True)
         if not self.could_write():
@@ -133,9 +132,9 @@ cdef class SftlMap(CacheMap):
                 return False
 
     cdef bint load(self, uint32_t page, uint32_t spare, bint may_write) except -1 nogil:
-        """The page is cached, with what is pending of it. Making room may write, which takes ``image``, and may clean,
-        which may change the page: then it is read again. That it is at the same PPA does not say that it is the same:
-        its newest version may have come to lie where an older one lay."""
+        """Cache the page, with its pending entries. Making room may write, which overwrites ``image``, and may clean,
+        which may change the page: then it is read again. The same PPA does not prove that it is unchanged: its newest
+        version may be where an older one was."""
         cdef uint32_t runs = 1, units, ppa, pending
         cdef uint32_t* image = self.kept
         while True:
@@ -144,7 +143,7 @@ cdef class SftlMap(CacheMap):
                 self.fetch(page)
                 memcpy(self.kept, self.image, self.ssd.nand.page_bytes)
                 runs = self.cmt.runs_in(image)
-                ppa = self.gtd.where(page)  # it may have been made again
+                ppa = self.gtd.where(page)  # it may have been rebuilt
             else:
                 memset(image, 0xFF, self.ssd.nand.page_bytes)
                 runs = 1
@@ -163,8 +162,8 @@ cdef class SftlMap(CacheMap):
         return self.absorb(self.cmt.insert(page, image, runs)) == 0
 
     cdef int absorb(self, uint32_t unit) except -1 nogil:
-        """What is pending of the page is dirty in the cache from now on, as far as there is room; but what was moved
-        and nobody has held against flash waits."""
+        """Make the page's pending entries dirty entries of the cached page, as far as there is room; entries of moved
+        pages that are not yet proved against flash stay pending."""
         cdef uint32_t first = self.cmt.node(unit).page * self.per_page
         cdef uint64_t at = self.pending.first_from(first), begun = at
         while (self.pending.moved_n == 0 and at < self.pending.n and self.pending.lpa[at] - first < self.per_page
@@ -175,7 +174,8 @@ cdef class SftlMap(CacheMap):
         return 0
 
     cdef bint make_room(self, uint32_t units, bint may_write) except -1 nogil:
-        """So many units are free; False if that cannot be without a page of this batch, or without a write."""
+        """Evict until so many units are free; False if that needs a page of this batch, or a write that is not
+        allowed."""
         cdef uint32_t unit
         while self.cmt.free_n < units:
             unit = self.cmt.victim()
@@ -190,8 +190,8 @@ cdef class SftlMap(CacheMap):
         return True
 
     cdef bint buffers(self, uint32_t unit, bint may_write) except -1 nogil:
-        """A page with dirty entries is to leave: they go to the buffer, if it has room. Else the page that has most
-        entries there is written, or the one that leaves, if it has more; False then."""
+        """Before a page with dirty entries is evicted: put them into the buffer, if that has room. Else write the page
+        with the most entries there, or the evicted one if it has more, and return False."""
         cdef uint32_t page = self.cmt.node(unit).page, n = self.newest_dirty(unit)
         cdef uint64_t most = 0
         if self.pending.n + n <= self.buffer_most:
@@ -208,7 +208,7 @@ cdef class SftlMap(CacheMap):
         return False
 
     cdef uint32_t fullest(self, uint64_t* most) noexcept nogil:
-        """The translation page with most entries in the buffer, and how many; NONE if that is empty."""
+        """The translation page with the most entries in the buffer; sets how many. NONE if the buffer is empty."""
         cdef uint64_t at = 0, end
         cdef uint32_t page, best = NONE
         while at < self.pending.n:
@@ -223,7 +223,7 @@ cdef class SftlMap(CacheMap):
         return best
 
     cdef uint32_t newest_dirty(self, uint32_t unit) noexcept nogil:
-        """A cached page's dirty entries, but those that are pending, into ``leaving``; returns how many."""
+        """List a cached page's dirty entries, except pending LPAs, in ``leaving``; returns how many."""
         cdef uint32_t first = self.cmt.node(unit).page * self.per_page, i, n, kept = 0
         cdef uint64_t at = self.pending.first_from(first) if self.pending.n else 0
         n = self.cmt.list_dirty(unit, self.leaving, self.leaving + self.per_page)
@@ -238,7 +238,7 @@ cdef class SftlMap(CacheMap):
         return kept
 
     cdef int spill(self, uint32_t unit) except -1 nogil:
-        """The page's dirty entries are pending; it may leave."""
+        """Make the page's dirty entries pending, so that it can be evicted."""
         cdef uint32_t n = self.newest_dirty(unit)
         return self.put_newer(self.leaving, self.leaving + self.per_page, NULL, n)
 
@@ -251,8 +251,8 @@ cdef class SftlMap(CacheMap):
 
     cdef int bind(self, const uint32_t* lpas, uint32_t n, uint32_t ppa, uint32_t choice,
                   uint32_t* olds) except -1 nogil:
-        """What is in the buffer is changed there. So is what has no place in the cache, though it was prepared: what
-        cleaning moved meanwhile may have taken the room."""
+        """Entries in the buffer are changed there. So are entries without room in the cache, even if they were
+        prepared: entries moved by cleaning may have taken the room."""
         cdef uint32_t i, now
         self.changes()
         for i in range(n):
@@ -266,7 +266,7 @@ cdef class SftlMap(CacheMap):
     # --- what the base asks of the cache
 
     cdef bint says(self, uint32_t lpa) noexcept nogil:
-        """Whether a cached page says where the LPA is: not if an entry is pending."""
+        """Whether a cached page has the LPA's current entry: not if one is pending."""
         return self.cmt.node_of[self.page_of(lpa)] != NONE and not (self.pending.n and self.pending.find(lpa) >= 0)
 
     cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil:
@@ -277,7 +277,7 @@ cdef class SftlMap(CacheMap):
         return True
 
     cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """If there is no room for what that takes, the page leaves, and its dirty entries are pending."""
+        """If there is no room for the change, the page is evicted, and its dirty entries become pending."""
         cdef uint32_t page = self.page_of(lpa), unit = self.cmt.node_of[page]
         if not self.says(lpa):
             return False
@@ -301,7 +301,7 @@ cdef class SftlMap(CacheMap):
         return found
 
     cdef int replaces(self, uint32_t page) except -1 nogil:
-        """What is pending of a cached page goes to the cached one too: it leaves the buffer with this write."""
+        """Pending entries of a cached page leave the buffer with this write, so put them into the cached page."""
         cdef uint32_t unit = self.cmt.node_of[page], first = page * self.per_page, offset
         cdef uint64_t at = self.pending.first_from(first)
         while unit != NONE and at < self.pending.n and self.pending.lpa[at] - first < self.per_page:
@@ -327,11 +327,11 @@ cdef class SftlMap(CacheMap):
         return self.cmt.clear()
 
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil:
-        self.pending.reserve(n + self.per_page)  # a page that grows may have to leave
+        self.pending.reserve(n + self.per_page)  # a page that grows may be evicted
         return CacheMap.prepare_unbind(self, lpa, n)
 
     cdef int fetch(self, uint32_t page) except -1 nogil:
-        """As of every mapping; a cached page is not read."""
+        """As for every mapping; a cached page is not read."""
         cdef uint32_t unit = self.cmt.node_of[page]
         if unit == NONE:
             return CacheMap.fetch(self, page)
@@ -341,14 +341,14 @@ cdef class SftlMap(CacheMap):
         return 0
 
     cdef int remade(self, uint32_t page, uint32_t* lpas, uint32_t* ppas, uint32_t n) except -1 nogil:
-        """A cached page that cannot be read in flash is written again when it leaves."""
+        """If the page is cached, mark all its entries as dirty, so that it is rewritten when it is evicted."""
         cdef uint32_t unit = self.cmt.node_of[page]
         if unit == NONE or not self.cmt.mark_all(unit, self.entries_of(page)):
             return CacheMap.remade(self, page, lpas, ppas, n)
         return self.set_ppa(page, NONE)
 
     cdef bint write_next(self) except -1 nogil:
-        """The page with most entries in the buffer."""
+        """Write the page with the most entries in the buffer."""
         cdef uint64_t most = 0
         cdef uint32_t page = self.fullest(&most)
         if page == NONE:
@@ -369,11 +369,11 @@ cdef class SftlMap(CacheMap):
             unit = self.cmt.node(unit).newer
         return lpas[:at], ppas[:at]
 
-    # --- what was dirty in the cache before a mount is there again
+    # --- dirty pages of the cache are restored at a mount
 
     def newer(self):
-        """As of every mapping, and all other entries of a page that is cached and has dirty ones: with these it can be
-        cached again without a read."""
+        """As for every mapping, plus all other entries of each cached page with dirty ones: so it can be cached again
+        without a read."""
         found = [super().newer()]
         for one in self.cmt.entries():
             if one["dirty"]:
@@ -392,8 +392,8 @@ cdef class SftlMap(CacheMap):
             self.take_back()
 
     cdef int take_back(self) except -1:
-        """Pages of which every entry is pending: beside an empty cache these would take room that nobody has given
-        them."""
+        """Cache pages of which every entry is pending: otherwise they would take room beyond that of the cache, which
+        stays empty."""
         cdef uint64_t at = 0, end
         cdef uint32_t page, n, runs, unit
         while at < self.pending.n:
@@ -414,7 +414,7 @@ cdef class SftlMap(CacheMap):
     # --- the ledger, and for people
 
     def cache_bounds(self):
-        """Those of the cache and its buffer."""
+        """As CacheMap's, of the cache and its buffer together."""
         least = least_units(self.per_page) * unit_size(self.per_page) * 100 // (100 - self.buffer_share) + 1
         return self.cmt.sizes()[0] - 4 * self.gtd.n + BUFFERED_BYTES * self.buffer_most, least + 4 * self.per_page
 

@@ -16,7 +16,7 @@ from flashfs.ftl.slimftl.mapping import OOB_BYTES
 from flashfs.ftl.slimftl.placement import build, derive
 from flashfs.parts.defaults.defaults import PageBitmap
 
-SHARED_MOST = 255  #: pages of a virtual block that lie in others: more are not counted
+SHARED_MOST = 255  #: pages of a virtual block that lie in others; the count stops here
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
@@ -26,7 +26,7 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 
 def _check_new(ssd: Any, options: dict[str, Any]) -> None:
-    """A device is full before all its LPAs are written, if there are too few virtual blocks for them."""
+    """BindError if there are too few virtual blocks: the device would be full before all LPAs are written."""
     needed = ssd.lpas // ssd.nand.pages_per_block + 1
     if options["virtual_blocks"] < needed:
         raise BindError(f"slimftl: virtual_blocks={options['virtual_blocks']}: {ssd.lpas:,} logical pages take "
@@ -45,7 +45,7 @@ def _describe_oob(raw: bytes) -> dict[str, Any]:
 
 
 def _hids(slim: Any) -> Any:
-    """How many LPAs have each HID, 0..63."""
+    """The number of LPAs with each HID, 0..63."""
     return np.array(slim.primary.hid_counts())
 
 
@@ -73,14 +73,14 @@ def _map(device: Any) -> dict[str, Any]:
 
 
 def _histogram(device: Any) -> list[dict[str, Any]]:
-    """HIDs in use, 0 standing for LPAs that hold nothing."""
+    """HIDs in use, 0 stands for unmapped LPAs."""
     lpas = device.ssd.lpas
     counts = enumerate(_hids(device.ssd.mapping))
     return [{"hid": hid, "lpas": int(n), "share": round(int(n) / lpas, 6)} for hid, n in counts if n]
 
 
 def _vbt(device: Any) -> list[dict[str, Any]]:
-    """The virtual block table, a line each."""
+    """The entries of the virtual block table."""
     return [device.ssd.mapping.virtual_block(vba) for vba in range(device.ssd.mapping.virtual_blocks)]
 
 
@@ -127,7 +127,7 @@ def _vbt_map(device: Any) -> dict[str, Any]:
 
 
 def _stuck(ssd: Any) -> int:
-    """Virtual blocks whose count of pages elsewhere has come to its end, and says no more than "some"."""
+    """Virtual blocks whose count of pages elsewhere has reached SHARED_MOST, and only means "some"."""
     return int((ssd.mapping.blocks_and_shares()[1] == SHARED_MOST).sum())
 
 

@@ -1,12 +1,12 @@
 # cython: wraparound=True
 """SlimFTL: a page map of 14 bits an entry, by hashing LPAs to virtual blocks (J. Shin, SNU thesis, 2020).
 
-Where LPA x lies is told by which of 63 hash functions chose its block (HID) and the page within it (PPID). The hash
-names a virtual block (VBA); the virtual block table says which physical block stands for it, so cleaning can move a
-block without touching its pages' HIDs. The hasher drops the low bits of an LPA, so neighbours share a block. Table and
-hasher: flashfs/ftl/hashing.
+The primary table locates an LPA by the number of the hash function, out of 63, that chose its block (HID), and the page
+within the block (PPID). The hash names a virtual block (VBA); the virtual block table (VBT) maps that to a physical
+block, so cleaning can move a block without changing its pages' HIDs. The hasher drops the low bits of an LPA, so
+neighbours share a block. Table and hasher: flashfs/ftl/hashing.
 
-The thesis replaces placement (3.2 to 3.4) and cleaning (3.5) too: placement.pyx. Recovery is ours:
+The thesis replaces placement (3.2 to 3.4) and cleaning (3.5) too: placement.pyx. Recovery is not in the thesis:
 docs/ftl/slimftl.md.
 """
 cimport cython
@@ -31,7 +31,7 @@ import numpy
 from flashfs.errors import CorruptError
 
 cdef enum:
-    SHARED_MOST = 255        # ... and in its other 8, how many pages were placed elsewhere for this VBA: sticks here
+    SHARED_MOST = 255        # limit of the other 8 bits, the count of this VBA's pages placed elsewhere: sticks here
 
 cdef uint32_t NOWHERE = NONE - 1  # a mapped page whose virtual block has no block: beyond every chip
 
@@ -85,7 +85,7 @@ cdef class SlimMapping(Mapping):
         return self.vbt[vba] >> 24
 
     cdef int count_shared(self, uint32_t vba, int change) noexcept nogil:
-        """A count that once reached SHARED_MOST says nothing but "some" for ever after."""
+        """A count that once reached SHARED_MOST stays there, and only means "some"."""
         cdef uint32_t count = self.vbt[vba] >> 24
         if count != SHARED_MOST:
             self.vbt[vba] = (self.vbt[vba] & NO_BLOCK) | ((count + change) << 24)
@@ -96,7 +96,7 @@ cdef class SlimMapping(Mapping):
     cdef uint32_t next_live(self, uint32_t home, uint32_t from_distance,
                             uint32_t ppid) except? 0xFFFFFFFE nogil:
         """The first live page ``ppid`` in the virtual blocks from ``home + from_distance`` on; NONE if there is none.
-        A page that is not live is passed over without a read: it may well hold an older version of this LPA."""
+        A page that is not live is skipped without a read: it may hold an older version of this LPA."""
         cdef uint32_t k, block, ppa
         for k in range(from_distance, self.virtual_blocks):
             block = self.block_of((home + k) % self.virtual_blocks)
@@ -130,7 +130,7 @@ cdef class SlimMapping(Mapping):
         cdef uint32_t entry = self.primary.entry(lpa), home, k, block
         home = self.hasher.place_of(lpa, entry >> self.ppid_bits)
         if self.shared_from(home) == 0:
-            return NONE                    # the first guess was none
+            return NONE                    # the first look-up was no guess
         self.probes += 1
         for k in range(self.virtual_blocks):
             block = self.block_of((home + k) % self.virtual_blocks)
@@ -139,7 +139,7 @@ cdef class SlimMapping(Mapping):
         return NONE
 
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
-        """As lookup, but sure: where pages were shared, live pages' spare areas are read until one names the LPA."""
+        """As ``lookup``, but exact: if pages were shared, OOBs of live pages are read until one has the LPA."""
         cdef uint32_t ppa = NONE, home, block
         cdef uint8_t[2048] raw
         cdef uint8_t status
@@ -166,8 +166,8 @@ cdef class SlimMapping(Mapping):
         return NONE
 
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
-        """As for any mapping; but a page that was shared out is only found by reading it, and this one cannot be read.
-        It is then that of an LPA with its page number that is found nowhere."""
+        """As for any mapping; but a shared page is only found by reading it, and this one cannot be read. So the owner
+        is an LPA with its page number that has no other page."""
         cdef uint32_t lpa, found, lost = NONE
         for lpa in range(self.ssd.lpas):
             if (self.primary.entry(lpa) >> self.ppid_bits == 0 or (self.primary.entry(lpa) & self.ppid_mask)
@@ -183,7 +183,7 @@ cdef class SlimMapping(Mapping):
         return lost
 
     cdef uint32_t let_go(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
-        """Where ``lpa`` lies, its share in its home's count given up."""
+        """The PPA of ``lpa``; removes it from its home's count of shared pages."""
         cdef uint32_t ppa = self.locate(lpa), home
         if ppa == NONE and self.primary.entry(lpa) >> self.ppid_bits:
             self.exact = False
@@ -205,7 +205,7 @@ cdef class SlimMapping(Mapping):
         return 0
 
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
-        """HIDs stay, PPIDs are renewed; the VBT is repointed once when the block is done (3.5). Pages that leave their
+        """HIDs stay, PPIDs are updated; the VBT is changed once, when the block is done (3.5). Pages that leave their
         virtual block get the HID of the one that took them."""
         cdef uint32_t i
         for i in range(n):
@@ -217,7 +217,8 @@ cdef class SlimMapping(Mapping):
         return 0
 
     cdef int leave(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """A page of ``leaving`` is at ``ppa`` now, in another candidate of its own. A guest is none there."""
+        """A page of ``leaving`` is at ``ppa`` now, in another candidate of its LPA. A page shared into ``leaving`` is
+        no longer shared."""
         cdef uint32_t hid, block = ppa // self.ssd.nand.pages_per_block
         cdef uint32_t home = self.hasher.place_of(lpa, self.primary.entry(lpa) >> self.ppid_bits)
         self.hasher.find(lpa)
@@ -230,9 +231,9 @@ cdef class SlimMapping(Mapping):
             raise RuntimeError(f"LPA {lpa}: moved to block {block}, which stands for no candidate of it")
 
     cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
-        """Where pages were shared, by the PPID alone: the OOB that names the LPA decides there in any case.
-        It cannot where validity is late: of two pages of one LPA that share a PPID, both called live, nothing says
-        which is newer. So this mapping refuses such a store."""
+        """If pages were shared, the PPID alone is compared: there the LPA in the OOB decides in any case. It cannot if
+        validity is late: of two pages of one LPA with the same PPID, both called live, nothing tells which is newer. So
+        this mapping refuses such a store."""
         cdef uint32_t i, entry, home, block_pages = self.ssd.nand.pages_per_block
         for i in range(n):
             answers[i] = FOREIGN
@@ -271,7 +272,7 @@ cdef class SlimMapping(Mapping):
             oob += self.ssd.nand.oob_bytes
         return 0
 
-    # --- recovery: the VBT stands as the checkpoint left it until every LPA is settled
+    # --- recovery: the VBT stays as the checkpoint has it until every LPA is settled
 
     cdef int recovered(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1 nogil:
         cdef uint32_t vba, hid = scheme_oob[4], block = ppa // self.ssd.nand.pages_per_block
@@ -292,8 +293,8 @@ cdef class SlimMapping(Mapping):
         return 0
 
     cdef blocks_with_pages(self, uint32_t vba):
-        """Blocks that hold live pages of ``vba``, oldest first. The one that the checkpoint names may have become
-        another virtual block's since."""
+        """Blocks that hold live pages of ``vba``, oldest first. The block in the checkpoint's VBT may belong to another
+        virtual block by now."""
         blocks = set(self.found.get(vba, ()))
         base = self.block_of(vba)
         if base != NONE and (self.found_in[base] == vba or self.found_in[base] == NONE):
@@ -302,10 +303,10 @@ cdef class SlimMapping(Mapping):
         return sorted(live, key=lambda block: self.ssd.pool.describe(block)["order"])
 
     def recovery_conflicts(self, bint hurt):
-        """Two blocks of one VBA with live pages: a move lost pages with the host, and what was written after it was
-        not. The newer block goes: nothing in it was ever flushed. Without a checkpoint the older one goes: what lives
-        in it was trimmed, and nobody knows any more. So it does where a page is missing and the newer block was
-        flushed: what lives in the older one had been superseded by that page."""
+        """Blocks to drop where a VBA has several with live pages: a move lost pages with the host, but pages written
+        after it were kept. The newer block is dropped: none of its pages was ever flushed. Without a checkpoint the
+        older one is dropped: its live pages were trimmed, and the trims are lost. Likewise if a page is missing and the
+        newer block was flushed: the older one's live pages had been superseded by the missing page."""
         cdef uint32_t newest
         out = []
         for vba in self.found:
@@ -318,9 +319,9 @@ cdef class SlimMapping(Mapping):
         return out
 
     def recovery_erased(self):
-        """A block of which a live page reads as erased was being erased when the power went, or the host lost the erase
-        and kept what was programmed behind it: all in it had been superseded. Only a scheme that must read flash to
-        know where a page was can stumble on one."""
+        """Blocks of which a live page reads as erased: either their erase was interrupted by the power cut, or the host
+        lost the erase and kept what was programmed after it. All their pages were superseded. Only a scheme that reads
+        flash to locate a page can find such a block."""
         return self.half_erased
 
     def recovery_reopens(self):
@@ -338,7 +339,7 @@ cdef class SlimMapping(Mapping):
             self.point_vbt()
 
     def point_vbt(self):
-        """Of the blocks that were found to hold pages of a virtual block, the one that still does."""
+        """Point each virtual block at the block that still has live pages of it, out of those found."""
         cdef uint32_t vba, block
         fresh = []
         for vba in range(self.virtual_blocks):
@@ -395,7 +396,7 @@ cdef class SlimMapping(Mapping):
         self.require_range()
 
     cdef int require_range(self) except -1:
-        """Every block that the VBT names exists and stands for one VBA."""
+        """Check that every block in the VBT exists and stands for one VBA."""
         cdef uint32_t vba, block
         standing = bytearray(self.ssd.nand.blocks)
         cdef uint8_t[::1] seen = standing
@@ -409,7 +410,7 @@ cdef class SlimMapping(Mapping):
         return 0
 
     cdef int require_standing(self) except -1:
-        """A block that stands for a VBA and is free, or the log's, would be cleaned and given away a second time."""
+        """Check the state of every block in the VBT: a free block or one of metadata would be freed a second time."""
         cdef uint32_t vba, block
         for vba in range(self.virtual_blocks):
             block = self.block_of(vba)
@@ -418,10 +419,10 @@ cdef class SlimMapping(Mapping):
         return 0
 
     def verify(self, bint whole=True):
-        """Each block that the VBT names is in use, as the pool has it; each LPA names a live page, and no two name one.
-        Where pages were shared, an LPA's place is known only by reading OOBs, which then decide. An entry that names a
-        dead page is not left alone: once its virtual block is cleaned, it would name another LPA's page, and the next
-        write would kill that."""
+        """Each block in the VBT is in use, as the pool has it; each mapped LPA maps to a live page, and no two to one.
+        If pages were shared, an LPA's page is known only by reading OOBs, so these decide later. An entry for a dead
+        page is an error: once its virtual block is cleaned, it would name another LPA's page, and the next write would
+        kill that."""
         cdef MapCheck agreement = MapCheck(self.ssd)
         cdef uint32_t lpa, hid, home, block
         cdef uint64_t shared = 0
@@ -444,7 +445,7 @@ cdef class SlimMapping(Mapping):
             raise ValueError(wrong)
 
     def device_ready(self):
-        """Where pages were shared, damage may have left an LPA without a page, or a page without an LPA."""
+        """Set ``exact``: if pages were shared, damage may have left an LPA without a page, or a page without an LPA."""
         cdef uint32_t block
         cdef uint64_t live = 0
         for block in range(self.ssd.nand.blocks):
@@ -491,20 +492,21 @@ cdef class SlimMapping(Mapping):
         }
 
     def blocks_and_shares(self):
-        """The VBT as two arrays: the block that stands for each virtual block, 2^32 - 1 for none, and how many of its
-        pages are elsewhere."""
+        """The VBT as two arrays: the block that stands for each virtual block, 2^32 - 1 for none, and how many of the
+        virtual block's pages are elsewhere."""
         words = numpy.frombuffer(<const uint8_t[:self.virtual_blocks * 4]> <uint8_t*> self.vbt, "<u4")
         blocks = words & numpy.uint32(NO_BLOCK)
         blocks[blocks == NO_BLOCK] = NONE
         return blocks, words >> numpy.uint32(24)
 
     def virtual_block(self, uint32_t vba):
-        """One line of the VBT."""
+        """One entry of the VBT."""
         block = self.block_of(vba)
         return {"vba": vba, "pba": None if block == NONE else block, "shared": self.shared_from(vba)}
 
     def check(self):
-        """No block stands for two VBAs; each stands open or closed; every block with live pages stands for one."""
+        """No block stands for two VBAs; those in the VBT are open or closed; every block with live pages is in the
+        VBT."""
         cdef uint32_t vba, block
         problems = []
         owner = {}
@@ -523,7 +525,7 @@ cdef class SlimMapping(Mapping):
         return problems
 
     cdef uint32_t vba_standing(self, uint32_t block) noexcept nogil:
-        """The VBA that a block stands for: a linear look through the VBT, for wear levelling and retirement only."""
+        """The VBA that a block stands for: a linear search of the VBT, for wear levelling and retirement only."""
         cdef uint32_t vba
         for vba in range(self.virtual_blocks):
             if (self.vbt[vba] & NO_BLOCK) == block:

@@ -1,8 +1,8 @@
-"""SlimFTL's placement and cleaning (J. Shin, 3.2 to 3.5): the hash dictates the virtual block, and what is cleaned is
-one of those that the page at hand could go to. So nobody asks for just any block to be cleaned.
+"""SlimFTL's placement and cleaning (J. Shin, 3.2 to 3.5): the hash determines the virtual block, and cleaning picks one
+of the candidates of the page at hand. So ``clean``, for any block, is not used.
 
-Ours is that a page whose candidates are all full does not make do with what cleaning one of them would gain, if that is
-little: one of them makes way. Its pages go to other candidates of theirs, and it is empty then (docs/ftl/slimftl.md).
+Not in the thesis: if all candidates of a page are full, and cleaning one would gain little, one of them makes way. Its
+pages go to other candidates of theirs, and it is empty then (docs/ftl/slimftl.md).
 """
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -21,24 +21,24 @@ from nandimg._nand cimport PAGE_OK
 from flashfs.errors import BindError, DeviceFullError, RoomError
 
 cdef enum:
-    ENOUGH = 16              # cleaning a candidate is good enough if it gains one page in so many
-    MUCH = 3                 # room is much if it is all of a block but one page in so many
-    REST = 16                # placements in need that do not look again after one that looked in vain
-    LANE_LEAST = 64          # virtual blocks a lane, more than an LPA has candidates; or there is one lane only
+    ENOUGH = 16              # cleaning a candidate is enough if it gains one page in so many
+    MUCH = 3                 # "much" room: a block except one page in so many
+    REST = 16                # placements that skip the search after one that failed
+    LANE_LEAST = 64          # least virtual blocks a lane, more than an LPA has candidates; else one lane
 
 
 @cython.final
 cdef class SlimPlacement(Placement):
-    """The hash dictates the virtual block; cleaning dictates its successor."""
+    """The hash determines the virtual block; cleaning determines its successor."""
     cdef SlimMapping slim
     cdef SlimCleaning cleaner
     cdef uint32_t target                   # the block that takes the pages of the one being cleaned
-    cdef uint32_t target_vba               # ... which it is to stand for
+    cdef uint32_t target_vba               # ... that it will stand for
     cdef bint broken                       # a program in it failed
-    cdef bint spreads                      # its pages go to other candidates of theirs, where there is room
-    cdef readonly bint makes_way           # a full candidate may be emptied so; else as the thesis has it
-    cdef readonly uint64_t made_way        # how often one was
-    cdef uint32_t resting                  # placements until the next look for one
+    cdef bint spreads                      # pages being moved go to other candidates of theirs with room
+    cdef readonly bint makes_way           # a full candidate may make way; else as in the thesis
+    cdef readonly uint64_t made_way        # how often one did
+    cdef uint32_t resting                  # placements until the next search for one
 
     def __cinit__(self, SlimMapping slim, SlimCleaning cleaner, bint makes_way):
         self.ssd = slim.ssd
@@ -61,12 +61,12 @@ cdef class SlimPlacement(Placement):
         return self.ssd.nand.pages_per_block - self.ssd.validity.count(self.slim.block_of(vba))
 
     cdef int die_of(self, uint32_t vba) noexcept nogil:
-        """On which die a virtual block is to stand; -1: on any."""
+        """The die for a virtual block's block; -1: any."""
         cdef uint32_t dies = self.ssd.nand.dies, lanes = self.slim.hasher.lanes
         return <int> (vba % dies) if lanes > 1 and lanes % dies == 0 else -1
 
     cdef uint32_t run_of(self, const uint32_t* lpas, uint32_t n) noexcept nogil:
-        """How many of the pages, from the first on, are of its group."""
+        """How many pages, from the first on, are of the first one's group."""
         cdef uint64_t group = self.slim.hasher.group_of(lpas[0])
         cdef uint32_t run = 1
         while run < n and self.slim.hasher.group_of(lpas[run]) == group:
@@ -86,12 +86,12 @@ cdef class SlimPlacement(Placement):
             vba = choice & CHOSEN_VBA
         self.give(choice, self.run_of(lpas, n), STREAM_HOST, CAUSE_HOST, out)
         if choice & CHOSEN_SHARED or self.slim.shared_from(vba):
-            out.n = 1  # a run that names an LPA twice could not be told apart by liveness
+            out.n = 1  # two pages of one LPA in a run could not be distinguished by liveness
         return 0
 
     cdef int take_moved(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
-        """A page of the virtual block that is being cleaned goes to the block that succeeds its own; unless that is
-        making way, and another candidate of the page has room."""
+        """Place pages of the virtual block that is being cleaned: in the block that succeeds its own or, if it is
+        making way, in another candidate of the page with room."""
         cdef uint32_t hid
         out.n = 0
         if self.broken:
@@ -111,7 +111,7 @@ cdef class SlimPlacement(Placement):
         return 0
 
     cdef uint32_t roomiest(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
-        """The HID of the candidate with the most room, that which makes way apart; 0 if none has any."""
+        """The HID of the candidate with the most room, except the one that makes way; 0 if none has any."""
         cdef uint32_t hid, vba, room, best = 0, most = 0
         self.slim.hasher.find(lpa)
         for hid in range(1, HIDS + 1):
@@ -124,7 +124,7 @@ cdef class SlimPlacement(Placement):
         return best
 
     cdef int give(self, uint32_t choice, uint32_t n, int stream, int cause, Extent* out) except -1 nogil:
-        """The next pages of the chosen virtual block, which gets a block if it has none."""
+        """Place pages in the chosen virtual block, which gets a block if it has none."""
         cdef uint32_t vba = choice & CHOSEN_VBA
         out.choice = choice
         if self.slim.block_of(vba) == NONE:
@@ -135,7 +135,7 @@ cdef class SlimPlacement(Placement):
         return 0
 
     cdef uint32_t choose(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
-        """The choice for the next version of ``lpa``: a VBA with room, and the HID that leads there."""
+        """The choice for the next version of ``lpa``: a VBA with room, and the HID that names it."""
         cdef uint32_t hid, vba, gain, best = 0, most = 0
         cdef uint32_t* candidates = self.slim.hasher.candidates
         self.slim.hasher.find(lpa)
@@ -159,7 +159,7 @@ cdef class SlimPlacement(Placement):
         return self.share(candidates[1]) | 1 << CHOSEN_HID | CHOSEN_SHARED
 
     cdef uint32_t first_with_room(self, const uint32_t* candidates) noexcept nogil:
-        """The first HID whose candidate has ``room``, 0 if none has: asked for each page that the host writes."""
+        """The first HID whose candidate has ``room``, 0 if none has; called for each page that the host writes."""
         cdef const uint32_t* vbt = self.slim.vbt
         cdef const uint8_t* state = self.ssd.pool.state
         cdef const uint32_t* next_page = self.ssd.pool.next_page
@@ -173,14 +173,14 @@ cdef class SlimPlacement(Placement):
     # --- a full candidate makes way
 
     cdef uint32_t promise(self, uint32_t vba) noexcept nogil:
-        """Pages that this virtual block has room for, or could have by being cleaned."""
+        """Pages that this virtual block has room for or, if it is closed, would gain by cleaning."""
         cdef uint32_t block = self.slim.block_of(vba)
         if block == NONE or self.ssd.pool.state[block] == STATE_OPEN:
             return self.room(vba)
         return self.reclaimable(vba)
 
     cdef uint32_t much(self) noexcept nogil:
-        """So much room, and cleaning it costs half of what it gains at most."""
+        """Room for so many pages is "much": cleaning for that much costs at most half of what it gains."""
         return self.ssd.nand.pages_per_block - self.ssd.nand.pages_per_block // MUCH
 
     cdef bint is_room_anywhere(self) noexcept nogil:
@@ -191,8 +191,8 @@ cdef class SlimPlacement(Placement):
         return False
 
     cdef uint32_t make_way(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
-        """Move the pages of a full candidate to other candidates of theirs. Returns the HID of one that has room now;
-        0 if there is none, and then nobody looks for a while: to look takes reads."""
+        """Move the pages of a full candidate to other candidates of theirs. Returns the HID of one that has room now; 0
+        if there is none, and then the search is skipped for a while, since it takes reads."""
         cdef uint32_t[64] own
         cdef uint32_t hid
         if self.resting:
@@ -213,8 +213,8 @@ cdef class SlimPlacement(Placement):
         return 0
 
     cdef bint could_leave(self, uint32_t vba) except -1 nogil:
-        """Whether the block's first live page and its last one, which stand for all, have much room elsewhere. A
-        virtual block that has it only once it is cleaned is cleaned."""
+        """Whether the block's first and last live pages, as samples of all, have much room elsewhere. A virtual block
+        that would have it only after cleaning is cleaned."""
         cdef uint32_t block = self.slim.block_of(vba), page
         cdef uint32_t last = self.ssd.nand.pages_per_block - 1
         cdef int way
@@ -250,7 +250,7 @@ cdef class SlimPlacement(Placement):
         return True
 
     cdef uint32_t share(self, uint32_t home) except? 0xFFFFFFFE nogil:
-        """Every candidate is full of valid pages: the next virtual block that has room, or can get some (3.4)."""
+        """Every candidate is full of valid pages: find the next virtual block that has room, or can gain some (3.4)."""
         cdef uint32_t k, vba
         for k in range(1, self.slim.virtual_blocks):
             vba = (home + k) % self.slim.virtual_blocks
@@ -289,8 +289,8 @@ cdef class SlimCleaning(Cleaning):
         self.place = place
 
     cdef int clean(self) except -1 nogil:
-        """Room is made in virtual blocks, each of which keeps a block. A recovery that lost its checkpoint asks all the
-        same."""
+        """Room is made within virtual blocks, each of which keeps a block, so this gains nothing. A recovery that lost
+        its checkpoint calls it nevertheless."""
         with gil:
             raise self.ssd.full("cleaning gains no block")
 
@@ -318,7 +318,7 @@ cdef class SlimCleaning(Cleaning):
         return 0
 
     cdef int spread(self, uint32_t vba) except -1 nogil:
-        """Move its pages to other candidates of theirs, and to a successor only those that have no room there."""
+        """Move the pages to other candidates of theirs, and only those without room there to a successor."""
         cdef uint32_t old = self.slim.block_of(vba)
         cdef int done = 0
         self.cleaned += 1
@@ -344,13 +344,13 @@ cdef class SlimCleaning(Cleaning):
         if vba == NONE:
             if self.ssd.validity.count(block) == 0:
                 self.ssd.relocate(block, STREAM_GC, cause)
-            return 0                       # else: what lives there could not be found again elsewhere
+            return 0                       # else: its live pages could not be found elsewhere
         return self.clean_virtual(vba, cause, cause == CAUSE_WEAR)
 
 
 def derive(ssd, options):
-    """{virtual_blocks, lanes}: what options of 0 stand for on this chip. A lane a die, if each lane then has virtual
-    blocks to choose from, and no virtual block that belongs to no lane."""
+    """{virtual_blocks, lanes}: the values of options of 0 on this chip. A lane a die, if each lane then has enough
+    virtual blocks to choose from, and no virtual block without a lane."""
     count = options["virtual_blocks"] or virtual_blocks_for(ssd)
     lanes = options["lanes"] or (ssd.nand.dies if count >= LANE_LEAST * ssd.nand.dies else 1)
     if lanes > count:
@@ -361,8 +361,8 @@ def derive(ssd, options):
 
 
 def virtual_blocks_for(ssd):
-    """How many virtual blocks the chip can stand for: its good blocks less two checkpoints, the log, the blocks that
-    cleaning turns over, and one and one in 256 kept for blocks that go bad (and for fewer forced syncs)."""
+    """How many virtual blocks the chip has blocks for: its good blocks less two checkpoints, the log, cleaning's
+    reserve, one in 256 and, from 16 good blocks on, one more for blocks that go bad (and for fewer forced syncs)."""
     good = sum(ssd.nand.block_health(block) == 0 for block in range(ssd.nand.blocks))
     kept = 2 * ssd.meta.checkpoint_blocks + ssd.meta.log_blocks_most + ssd.gc_reserve + good // 256 + (good >= 16)
     count = good - kept

@@ -1,1 +1,1 @@
-"""What a battery keeps in NVRAM, so that a recovery need not scan."""
+"""State that a battery keeps in NVRAM, so that a recovery need not scan."""

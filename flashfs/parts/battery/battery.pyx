@@ -1,18 +1,18 @@
-"""What a battery keeps: an array of 64-bit words in a region of the NVRAM that proves itself.
+"""An array of 64-bit words in battery-backed NVRAM, with checksums that prove it consistent.
 
 A scheme with a battery-backed cache keeps the cache here continuously, because a killed process has no time to save
-it. After a power cut, and after the death of the process, the words are what they were; after the death of the host
-some pages of the region may be what they were at the last sync, and what is there may be a mixture that never was.
-``proves`` tells the two apart: the region's head holds the sum over all words of a hash of the word's number and
-value, kept up with each word that is stored.
+it. A power cut and the death of the process leave the words as they were. After the death of the host some pages of the
+region may have their content of the last sync, so the words may be a mixture that never existed. ``proves`` tells the
+two apart: the region's head holds the sum over all words of a hash of the word's number and value, updated with each
+word that is stored.
 
 Two sums are kept, used in turn: that of the words as they are, and that of what they are about to be. ``put`` stores
 the new sum first, then the word, so whatever prefix of these stores a cut leaves, the words have one of the two sums. A
-single sum, stored behind the word, would disprove sound words whenever the cut fell between the two.
+single sum, stored after the word, would disprove sound words whenever the cut fell between the two.
 
-What is proved is that the words are all of one moment since the last durable sync: of the end, or of the last moment
-but one word, if the host did not die. After its death the moment may be an earlier one: keep a word that only rises,
-such as a sequence number, and compare it with what flash holds.
+The proof says that the words are all of one moment since the last durable sync. If the host did not die, that is the
+end, or one word before it. After the host's death it may be earlier: keep a word that only rises, such as a sequence
+number, and compare it with what flash holds.
 """
 from libc.stdint cimport int64_t, uint64_t
 
@@ -28,12 +28,12 @@ cdef uint64_t[64] ZEROS
 
 
 def nvram_bytes(uint64_t words):
-    """Bytes of NVRAM that a battery of so many words takes: what a Scheme's ``nvram`` asks for."""
+    """Bytes of NVRAM that a battery of so many words takes, for a Scheme's ``nvram``."""
     return HEAD_BYTES + words * NVRAM_WORD
 
 
 cdef inline uint64_t hashed(uint64_t index, uint64_t value) noexcept nogil:
-    """Of one word: any two pairs of number and value differ in about half of its bits."""
+    """The hash of one word: those of two pairs of number and value differ in about half of the bits."""
     cdef uint64_t x = value ^ (index + 1) * <uint64_t> 0x9E3779B97F4A7C15
     x = (x ^ x >> 30) * <uint64_t> 0xBF58476D1CE4E5B9
     x = (x ^ x >> 27) * <uint64_t> 0x94D049BB133111EB
@@ -59,8 +59,9 @@ cdef class Battery:
         self.body = NULL
 
     def begin(self, uint64_t stamp, int cause=0, int64_t t_ns=0):
-        """All words are 0, and the region belongs to ``stamp``. A cut in the middle leaves a region that proves
-        nothing, or one of before if nothing was changed yet. Returns the virtual end in ns."""
+        """Sets all words to 0, and the region's owner to ``stamp``. A cut in the middle leaves a region that proves
+        nothing, or the old one if nothing was changed yet. Returns the virtual end in ns. ValueError if ``stamp`` is 0.
+        """
         cdef uint64_t at = 0, n, total = 0, none = 0
         if stamp == 0:
             raise ValueError("a battery's stamp is 0: use any other number")
@@ -104,17 +105,17 @@ cdef class Battery:
 
     @property
     def stamp(self):
-        """Whom the region belongs to, as it says; 0: nobody."""
+        """The stamp that the region belongs to; 0: none."""
         return int.from_bytes(self.nand.nvram(self.head_at + STAMP_AT, NVRAM_WORD), "little")
 
     def restamp(self, uint64_t stamp, int cause=0, int64_t t_ns=0):
-        """The words stay as they are, and belong to another stamp: that of a new mount. One store of a word."""
+        """Gives the words, unchanged, another stamp: that of a new mount. One store of a word."""
         if self.body == NULL or stamp == 0:
             raise ValueError(f"NVRAM region {self.name}: it must be begun or proved, and its stamp not 0")
         return self.nand.nvram_store(self.head_at + STAMP_AT, &stamp, NVRAM_WORD, cause, t_ns)
 
     cdef int64_t disown(self, int cause) except -1 nogil:
-        """Nobody's: nothing is proved until it is begun again, or restamped. One store of a word."""
+        """Clears the stamp: nothing is proved until the region is begun again, or restamped. One store of a word."""
         cdef uint64_t none = 0
         return self.nand.nvram_store(self.head_at + STAMP_AT, &none, NVRAM_WORD, cause, 0)
 
@@ -125,11 +126,11 @@ cdef class Battery:
             raise IndexError(f"NVRAM region {self.name}: {n} words from {first}: it has {self.words}")
 
     cdef uint64_t get(self, uint64_t index) noexcept nogil:
-        """The caller has seen to it that there is such a word."""
+        """The caller checks ``index`` first."""
         return self.body[index]
 
     cdef int64_t put(self, uint64_t index, uint64_t value, int cause, int64_t t_ns) except -1 nogil:
-        """Store one word. Whether or not it was there already, it costs two stores."""
+        """Store one word. It costs two stores, even if the word does not change."""
         cdef uint64_t sums_at = self.head_at + SUMS_AT + self.turn * NVRAM_WORD
         if self.body == NULL or index >= self.words:
             self.breach(index, 1)
@@ -167,7 +168,7 @@ cdef class Battery:
         return t_ns
 
     cdef bint bit(self, uint64_t number) noexcept nogil:
-        """The caller has seen to it that there is such a bit."""
+        """The caller checks ``number`` first."""
         return self.body[number // WORD_BITS] >> (number % WORD_BITS) & 1
 
     # The same for Python.
@@ -197,7 +198,8 @@ cdef class Battery:
         return self.put_bits(first, n, on, cause, t_ns)
 
     def put_many(self, const uint64_t[::1] indices not None, const uint64_t[::1] values not None, int cause=0):
-        """Put each of ``values`` at its place of ``indices``, of as many."""
+        """Put each of ``values`` at its index in ``indices``; ValueError if the lengths differ. Returns the virtual end
+        in ns."""
         cdef Py_ssize_t i
         cdef int64_t t_ns = 0
         if indices.shape[0] != values.shape[0]:

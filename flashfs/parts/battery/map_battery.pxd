@@ -1,4 +1,4 @@
-# What a battery keeps of a demand-paged mapping and of validity; see map_battery.pyx.
+# Battery-backed state of a demand-paged mapping and of validity; see map_battery.pyx.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from flashfs.parts.battery.battery cimport Battery
@@ -7,21 +7,21 @@ from flashfs.engine.contract.engine cimport Engine
 
 
 cdef enum:
-    WAITING = 0              # a recovery is not through: what is there must stay, it may be needed again
+    WAITING = 0              # a recovery is not finished: the words must stay, it may need them again
     READY = 1                # nothing is kept yet; the first change begins it
     KEPT = 2                 # every change is kept
-    REFUSED = 3              # nothing is kept, and nothing that is there may be believed
+    REFUSED = 3              # nothing is kept, and the words may not be believed
 
 
 cdef inline uint64_t named_by(uint32_t ppa) noexcept nogil:
-    """A page's share of the sum over all that are named: hashes, so that no two sets of pages are likely to share a
-    sum."""
+    """A page's share of the sum over all pages that are named. It is a hash, so two sets of pages hardly ever have the
+    same sum."""
     cdef uint64_t x = (<uint64_t> ppa + 1) * <uint64_t> 0x9E3779B97F4A7C15
     x = (x ^ x >> 32) * <uint64_t> 0xD6E8FEB86659FD93
     return x ^ x >> 32
 
 
-cdef struct Places:                        # words that are given to whoever needs one
+cdef struct Places:                        # words given out one by one to entries or pointers
     uint64_t at
     uint32_t n
     uint32_t cursor                        # where a free one is looked for
@@ -41,11 +41,11 @@ cdef class KeptValidity:
 
 cdef class MapBattery:
     cdef Engine ssd
-    cdef readonly KeptValidity validity    # the store, as the battery has it
+    cdef readonly KeptValidity validity    # the battery's view of the validity store
     cdef readonly Battery words
     cdef readonly object region
     cdef readonly int state
-    cdef readonly object why               # it is REFUSED, or None
+    cdef readonly object why               # why nothing is kept, or None
     cdef readonly uint32_t slots, places   # words for the cache's slots and for pending entries
     cdef uint32_t pages                    # entries of the directory in half a word each
     cdef bint off, for_good, stale

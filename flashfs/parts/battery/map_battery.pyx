@@ -1,30 +1,30 @@
-"""What a battery keeps of a demand-paged mapping: what is newer than its translation pages, where those are, and which
-pages live. With it a recovery scans nothing that a checkpoint or a sync has made durable (GeckoFTL's paper, section
-5.3, on DFTL: the battery saves the dirty entries, and the PVB).
+"""Battery-backed state of a demand-paged mapping: the entries newer than its translation pages, where those pages are,
+and which pages live. With it a recovery scans nothing that a checkpoint or a sync has made durable (GeckoFTL's paper,
+section 5.3, on DFTL: the battery saves the dirty entries, and the PVB).
 
-The words of the region (Battery), one behind the other:
+The words of the region (Battery), in order:
 
     0            the newest sequence number that was given when the mapping was last changed
     1            the sum over all user pages that the mapping names, of ``named_by``
     2            1 + the newest sequence number before the last trim
-    3            1: a recovery stands on these words (``stand``)
+    3            1: a recovery is based on these words (``stand``)
     8            of each block: when it was opened, and in bits 48 on its stream
     then         validity: the PVB, as a checkpoint has it, or what a store in flash has in DRAM (bitmap_battery.pyx)
-    then         the GTD, two translation pages a word, the first in the low half: PPA + 1, or 0; or, of a directory
-                 in flash, its root in this form, and behind it pointers that no node has yet, at any place:
+    then         the GTD, two translation pages per word, the first in the low half: PPA + 1, or 0; or, of a directory
+                 in flash, its root in this form, and after it pointers that no node has yet, at any place:
                  (page + 1) << 32 | PPA
     then         of each slot of the cache, if its entry is dirty: (LPA + 1) << 32 | PPA, else 0
     then         the same of each pending entry, at any place; a slot that has the LPA too is newer
 
-Battery proves that the words are all of one moment since the last sync. That the moment is not in the middle of a
-change is what word 1 is for: mapping and validity change one after the other, and agree only when both are through.
-So whoever changes what the mapping names puts the sum to come first, then the entries; validity follows; and the sum
-over the pages that live (those of translation pages left out) is word 1 again when the last bit is put. A translation
-page that is written needs no sum: at each word of that, the entries are there, or in the page that the GTD names.
+Battery proves that the words are all of one moment since the last sync. Word 1 shows that this moment is not in the
+middle of a change: mapping and validity change one after the other, and agree only when both are finished. A change of
+what the mapping names puts the new sum first, then the entries, then the bits of validity; when the last bit is put,
+the sum over the live pages (without translation pages) equals word 1 again. Writing a translation page needs no sum: at
+each word of it, the entries are in the region, or in the page that the GTD names.
 
-What death of the host leaves may be of an earlier moment, and programs since the last sync may be lost, those too that
-the words count on. The chip's marks say up to where each block was whole at a sync: live pages beyond are looked at,
-one spare area each, and so is the block's first page. If one of them is not there, the words are not believed.
+After the death of the host the words may be of an earlier moment, and programs since the last sync may be lost, even
+those that the words count on. The chip's marks say up to where each block was whole at a sync. The spare area of each
+live page beyond is read, and so is the block's first page. If one of them is not there, the words are not believed.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -66,8 +66,8 @@ cdef uint64_t UNFINISHED = <uint64_t> 1 << 63  # the stamp of a region that is b
 
 
 def layout(blocks, shape, slots, places):
-    """Word numbers: of the blocks' words, validity, the directory, its pointers, the slots, the places; and how many
-    words there are. ``shape``: words of validity, entries of the directory in half a word each, pointers."""
+    """First word of: the blocks, validity, the directory, its pointers, the slots, the places; and the number of words
+    in all. ``shape``: words of validity, entries of the directory in half a word each, pointers."""
     words, halves, pointers = shape
     bits = FIXED + blocks
     page_ppas = bits + words
@@ -87,8 +87,8 @@ def pages_of(lpas, page_bytes):
 
 
 def places_for(slots, page_bytes, pages_per_block):
-    """Pending entries that there is room for: after a recovery all that were cached, else those of a few translation
-    pages and of a block that was moved."""
+    """Pending entries that there is room for: all that were cached, as after a recovery, or those of a few translation
+    pages and of a moved block."""
     return slots + page_bytes + 2 * pages_per_block
 
 
@@ -99,7 +99,7 @@ def region_bytes(geometry, slots, shape=None):
 
 
 cdef class KeptValidity:
-    """What a battery asks of the validity store that it keeps. ``stream``: that of the store's own pages, or -1."""
+    """What a battery needs of the validity store that it keeps. ``stream``: that of the store's own pages, or -1."""
 
     stream = -1
 
@@ -108,37 +108,37 @@ cdef class KeptValidity:
         raise NotImplementedError
 
     cdef int save_all(self) except -1:
-        """Every word of the store is put as it should be."""
+        """Puts every word of the store."""
         raise NotImplementedError
 
     cdef int hold(self) except -1:
-        """A checkpoint begins: pages that only the last one stands on die, and are kept alive in the battery until
+        """A checkpoint begins: pages that only the last checkpoint needs die, and are kept alive in the battery until
         the new one is durable (``let_go``)."""
         self.held = True
         return 0
 
     cdef int let_go(self, list kept, bint whole) except -1:
-        """It is durable if ``whole``; superseded translation pages ``kept`` are dead then."""
+        """The checkpoint ends. If ``whole`` it is durable, and the superseded translation pages ``kept`` are dead."""
         raise NotImplementedError
 
     def keeps_sum(self):
-        """Whether a checkpoint says the sum too, since to make it again pages would have to be read."""
+        """Whether a checkpoint holds the sum too, because recomputing it would read pages."""
         return False
 
     def read(self, words, streams):
-        """The PVB that the store's words stand for, an array of u64, 64 pages a word, with the store's own pages; None
-        if flash has not what they need. ``streams``: of the blocks."""
+        """The PVB that the store's words describe, an array of u64, 64 pages per word, with the store's own pages; None
+        if a page that they need is missing in flash. ``streams``: of the blocks."""
         raise NotImplementedError
 
     def take(self, words, bits):
-        """A recovery believes the words: the store is what they say."""
+        """A recovery believes the words: sets the store to what they say."""
         raise NotImplementedError
 
 
 cdef class MapBattery:
     """The NVRAM region ``region`` of the chip, for a cache of up to ``slots`` slots. ``off``: nothing is kept there,
-    and what is there may not be believed once anything is changed; nor before, unless a recovery stood on it that was
-    cut. ``shape`` as of ``layout``. ValueError if the region is smaller."""
+    and what is there may not be believed once anything is changed; nor before, unless an interrupted recovery was based
+    on it. ``shape`` as of ``layout``. ValueError if the region is smaller."""
 
     def __cinit__(self, Engine ssd not None, region, uint32_t slots, bint off=False, object shape=None):
         self.ssd = ssd
@@ -159,7 +159,7 @@ cdef class MapBattery:
 
     @staticmethod
     def slots_for(nand, lpas, region, shape=None):
-        """Slots that a region has room for, as it was laid out; 0 if there is no such region."""
+        """Slots that the region has room for; 0 if there is no such region."""
         found = nand.region(region)
         if found is None:
             return 0
@@ -167,7 +167,7 @@ cdef class MapBattery:
                                   places_for(0, nand.page_bytes, nand.pages_per_block))[6])
         return max(0, found[1] - none) // 16
 
-    # --- from moment to moment
+    # --- changes
 
     cdef int64_t put(self, uint64_t index, uint64_t value) except -1 nogil:
         if self.words.get(index) != value:
@@ -182,12 +182,12 @@ cdef class MapBattery:
             self.why = None
 
     def ready(self):
-        """The mount was clean: the next change begins to be kept."""
+        """The mount was clean: keeping begins with the next change."""
         if not self.off and not self.for_good:
             self.state = READY
 
     cdef int refuse(self, bint for_good) except -1 nogil:
-        """Nothing more is kept; ``for_good``: in this mount, for mapping and validity may not agree any more."""
+        """Nothing more is kept; if ``for_good``, in all of this mount, because mapping and validity may disagree."""
         self.for_good |= for_good
         self.named = False
         if self.state == KEPT or (self.state == READY and for_good):
@@ -198,14 +198,14 @@ cdef class MapBattery:
         return 0
 
     cdef int disown(self) except -1 nogil:
-        """What is there is not to be believed: before the first change that is not kept."""
+        """Clears the region's stamp, if ``stale``: call before the first change that is not kept."""
         if self.stale:
             self.words.disown(CAUSE_MAP)
             self.stale = False
         return 0
 
     cdef int name(self, uint64_t gain) except -1 nogil:
-        """The mapping is about to name other pages: before any entry is put. ``gain`` is what the sum gains."""
+        """The mapping is about to name other pages. Call before any entry is put; ``gain`` is added to the sum."""
         self.put(SEQ, self.ssd.seq)
         self.names += gain
         return self.put(NAMES, self.names)
@@ -226,15 +226,15 @@ cdef class MapBattery:
         return self.put(self.slots_at + slot, 0)
 
     cdef uint32_t put_place(self, uint32_t place, uint32_t lpa, uint32_t ppa) except? 0xFFFFFFFE nogil:
-        """A pending entry; returns its place, which is given to it if it has none yet. If there is none left, nothing
-        more is kept until there are fewer."""
+        """Puts a pending entry, at a free place if ``place`` is NONE; returns its place. If none is free, nothing more
+        is kept until there are fewer entries."""
         return self.put_in(&self.pending, place, lpa, ppa, "pending entries")
 
     cdef int clear_place(self, uint32_t place) except -1 nogil:
         return 0 if place == NONE else self.put(self.places_at + place, 0)
 
     cdef uint32_t put_pointer(self, uint32_t place, uint32_t id, uint32_t ppa) except? 0xFFFFFFFE nogil:
-        """A pointer that no node of a directory in flash has yet, as ``put_place``."""
+        """As ``put_place``, for a pointer that no node of a directory in flash has yet."""
         return self.put_in(&self.pointers, place, id, ppa, "pointers of the map's tree")
 
     cdef int clear_pointer(self, uint32_t place) except -1 nogil:
@@ -257,7 +257,7 @@ cdef class MapBattery:
         return place
 
     cdef int put_opened(self, uint32_t block) except -1 nogil:
-        """When the block was opened, and for whom: before a page of it lives."""
+        """Puts when the block was opened, and its stream. Call before a page of it lives."""
         return self.put(self.blocks_at + block,
                         self.ssd.pool.order[block] | <uint64_t> self.ssd.pool.stream[block] << ORDER_BITS)
 
@@ -270,7 +270,7 @@ cdef class MapBattery:
     # --- all at once
 
     def sum_is(self, uint64_t total):
-        """What the mapping names, as a checkpoint said or validity has just counted."""
+        """Sets the sum over what the mapping names, from a checkpoint or from validity's count."""
         self.names = total
         self.named = True
 
@@ -280,8 +280,8 @@ cdef class MapBattery:
         return self.names if self.state == KEPT or self.named else None
 
     def begin(self):
-        """All that validity says is kept; entries and directory are to follow, then ``settle``. Mapping and validity
-        agree now."""
+        """Begins to keep: puts all of validity. The caller then puts entries and directory, and calls ``settle``.
+        Mapping and validity must agree now."""
         cdef uint64_t total = self.names if self.named else self.validity.sum_of_live()
         self.words.begin(UNFINISHED, CAUSE_MAP, self.ssd.now_ns)
         self.state = KEPT
@@ -294,7 +294,7 @@ cdef class MapBattery:
         self.validity.save_all()
 
     def settle(self, uint64_t stamp):
-        """What is kept from now on belongs to the checkpoint of that number."""
+        """From now on the words belong to the checkpoint of number ``stamp``."""
         if self.state == KEPT:
             self.words.restamp(stamp, CAUSE_MAP, self.ssd.now_ns)
 
@@ -303,7 +303,7 @@ cdef class MapBattery:
         return self.off or self.for_good
 
     def says(self):
-        """For people: what it is doing, and why it does not if it does not."""
+        """The state, and why nothing is kept if so, as text for users."""
         said = ("waiting", "ready", "kept", "refused")[self.state]
         return f"{said}: {self.why}" if self.why else said
 
@@ -328,13 +328,13 @@ cdef class MapBattery:
         return raw != bytes(NVRAM_WORD)
 
     def stand(self):
-        """A recovery believed the words, and is about to change flash. To be synced before it does."""
+        """A recovery believed the words, and is about to change flash. The caller must sync this before it does."""
         self.words.put(STANDS, 1, CAUSE_RECOVERY, self.ssd.now_ns)
 
     def outdate(self, uint64_t stamp):
-        """A recovery that does not stand on the words, though they are those of its checkpoint, is about to change
-        flash: it gives numbers of blocks again that the words know, so a later one must not believe them. Whether there
-        was anything to disown."""
+        """A recovery that does not use the words, though they are those of its checkpoint, is about to change flash. It
+        gives blocks orders that the words already hold, so a later recovery must not believe them. Returns whether the
+        words had to be disowned."""
         if stamp == 0 or self.words.stamp != stamp:
             return False
         self.words.disown(CAUSE_RECOVERY)
@@ -345,18 +345,18 @@ cdef class MapBattery:
         self.state = WAITING
 
     def ends(self):
-        """The recovery's checkpoint is durable. Where the battery is off, nothing that is there counts from now on."""
+        """The recovery's checkpoint is durable. If the battery is off, the words do not count from now on."""
         if self.off and self.state == WAITING:
             self.state = REFUSED
             self.stale = True
 
     def prove(self, uint64_t stamp, find_pages):
         """(Why the words cannot be believed, or None; {what is kept}). Reads spare areas of pages that no sync has made
-        durable; what is kept: "seq", the newest sequence number there is; "trimmed", word 2; "order", the newest that
+        durable. What is kept: "seq", the newest sequence number there is; "trimmed", word 2; "order", the newest that
         the words have of a block; "halves" and "pointers" of the directory, arrays, and "pages", how many pages it
-        names, by ``find_pages`` of those two, which returns their PPAs, or why there are none; "lpas" and "ppas" of
-        what is newer than the translation pages, ascending; "validity" and "bits", the store's words, and the PVB that
-        they stand for; "spares", the pages of translation pages that live and are of no id."""
+        names; "lpas" and "ppas" of the entries newer than the translation pages, ascending; "validity" and "bits", the
+        store's words, and the PVB that they describe; "spares", live pages of the map's stream that the directory does
+        not name. ``find_pages`` of halves and pointers returns the PPAs of translation pages, or why there are none."""
         proved, _ = self.words.proves(stamp, CAUSE_RECOVERY, self.ssd.now_ns)
         if not proved:
             return "it proves nothing", {}
@@ -397,7 +397,8 @@ cdef class MapBattery:
                       "bits": bits, "spares": spares}
 
     def entries(self, words):
-        """(LPAs, PPAs), ascending: what is newer than the translation pages. Of two of one LPA the slot's counts."""
+        """(LPAs, PPAs), ascending: the entries newer than the translation pages. If an LPA has two, the slot's counts.
+        """
         kept = numpy.append(words[self.places_at :], words[self.slots_at : self.places_at])
         kept = kept[kept != 0]
         lpas = ((kept >> numpy.uint64(32)) - numpy.uint64(1)).astype(numpy.uint32)
@@ -408,7 +409,7 @@ cdef class MapBattery:
 
     def breach(self, words, there, lpas, ppas, of_user, of_map):
         """None, or what in the words does not fit: they are of a moment in the middle of a change. ``there`` are the
-        translation pages that are named; ``of_user`` and ``of_map`` the pages that live."""
+        translation pages that are named; ``of_user`` and ``of_map`` the live pages."""
         cdef const uint32_t[::1] pages = numpy.ascontiguousarray(of_user)
         cdef Py_ssize_t i
         cdef uint64_t total = 0
@@ -425,8 +426,8 @@ cdef class MapBattery:
 
     def look_beyond(self, const uint64_t[::1] words, const uint64_t[:, ::1] live):
         """The newest sequence number of the pages that no sync has made durable; None if a live one of them is not
-        there, or is not of the block's present life. Blocks that hold nothing are not looked at. The chip hears how far
-        pages are whole: up to the last live one, for the program behind that may have been interrupted. ``live`` has a
+        there, or was programmed before the block was last opened. Blank blocks are skipped. Reports to the chip how far
+        pages are whole: up to the last live one, since the program after it may have been interrupted. ``live`` has a
         bit for each page, those of a block in a row of words."""
         cdef uint32_t block, page, word, per_block = self.ssd.nand.pages_per_block, last, whole
         cdef uint32_t group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)
@@ -441,12 +442,12 @@ cdef class MapBattery:
             order = words[self.blocks_at + block] & ((<uint64_t> 1 << ORDER_BITS) - 1)
             stream = <uint8_t> (words[self.blocks_at + block] >> ORDER_BITS)
             kind = KIND_TRANSLATION if stream == STREAM_MAP else KIND_VALIDITY if stream == own else KIND_USER
-            last = 0                       # behind the last live page
+            last = 0                       # one after the last live page
             for word in range(<uint32_t> live.shape[1]):
                 if live[block, word]:
                     last = 64 * word + 64 - leading_zeros(live[block, word])
             if last and order != self.ssd.pool.order[block]:
-                return None                # the block's first page says when it was opened
+                return None                # the order comes from the block's first page
             if self.ssd.pool.order[block] == 0:
                 continue                   # blank
             whole = self.ssd.nand.synced(block)
@@ -464,7 +465,7 @@ cdef class MapBattery:
                 whole += status == PAGE_OK and page == whole and page < last
                 if (status == PAGE_ERASED and page >= last) or (status == PAGE_OK and oob.stream == STREAM_META):
                     break
-            self.ssd.nand.vouch(block, whole - whole % group)  # a lower page waits for its upper one
+            self.ssd.nand.vouch(block, whole - whole % group)  # only whole groups: a lower page needs its upper one
         self.ssd.now_ns = end
         return newest
 
@@ -515,7 +516,7 @@ cdef class SavedBitmap(PageBitmap):
         battery.validity = self.kept
 
     cdef int keep(self, uint32_t block, uint32_t word) except -1 nogil:
-        """When the block was opened is there before its first bit."""
+        """Puts one word of the PVB; before the block's first bit, when the block was opened."""
         cdef uint64_t index = <uint64_t> block * self.words_a_block + word
         if self.bits[index]:
             self.battery.put_opened(block)
@@ -542,7 +543,7 @@ cdef class SavedBitmap(PageBitmap):
         return 0
 
     cdef int put_again(self, const uint32_t* ppas, uint32_t n) except -1 nogil:
-        """What the bitmap says of these pages is kept; NONE entries are skipped."""
+        """Keeps what the bitmap says of these pages; NONE entries are skipped."""
         cdef uint32_t i, block, word, last_block = NONE, last_word = 0
         if self.battery.state != KEPT:
             return 0

@@ -1,1 +1,1 @@
-"""A page map in DRAM, a bitmap of what lives, streams over the dies, greedy cleaning: for what a scheme leaves."""
+"""The defaults where a scheme names no part: page map and bitmap in DRAM, streams over the dies, greedy cleaning."""

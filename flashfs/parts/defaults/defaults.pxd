@@ -45,6 +45,6 @@ cdef class Streams(Placement):
 
 
 cdef class Greedy(Cleaning):
-    cdef uint64_t spared                   # a bit a stream that is never cleaned
+    cdef uint64_t spared                   # a bit per stream that is never cleaned
     cdef uint32_t victim(self) except? 0xFFFFFFFE nogil
     cdef uint32_t oldest(self) noexcept nogil

@@ -40,12 +40,12 @@ cdef extern from *:
     void prefetch "__builtin_prefetch"(const void*, int) nogil
 
 cdef enum:
-    ENTRIES_AT_ONCE = 32     # looked at together by a pass over the table, as the processor can
-    AHEAD = 12               # entries looked ahead: a table of gigabytes misses the cache at every random page
+    ENTRIES_AT_ONCE = 32     # tested together by a pass over the table, so that the compiler can use SIMD
+    AHEAD = 12               # entries prefetched ahead: a table of gigabytes misses the cache at every random page
 
 
 cdef class PageTable(Mapping):
-    """One 4-byte PPA an LPA, in DRAM. Lookup O(1)."""
+    """One 4-byte PPA per LPA, in DRAM. Lookup O(1)."""
 
     def __cinit__(self, Engine ssd, *_, **__):
         self.ssd = ssd
@@ -111,7 +111,7 @@ cdef class PageTable(Mapping):
         return {"map": <const uint8_t[:self.ssd.lpas * 4]> <uint8_t*> self.table}
 
     def places(self):
-        """The table itself: at 2 TiB it has 2.1 GB, and they are not to be there twice."""
+        """The table itself, so that no second copy is needed: at 2 TiB it has 2.1 GB."""
         return {"map": memoryview(<uint8_t[:self.ssd.lpas * 4]> <uint8_t*> self.table)}
 
     def load(self, sections):
@@ -130,9 +130,9 @@ cdef class PageTable(Mapping):
         return 0
 
     def verify(self, bint whole=True):
-        """Each mapped page is live, no two LPAs share one, and no other page is live. The table is gone through once,
-        and so is validity; only if they do not agree, validity is asked about each LPA, and ValueError names the first
-        that is not where it could be. Where validity is in flash, only counts are compared unless ``whole``."""
+        """Each mapped page is live, no two LPAs share one, and no other page is live. One pass over the table, and one
+        over validity; only if they disagree, validity is asked about each LPA, and ValueError names the first that does
+        not fit. If validity is in flash, only counts are compared unless ``whole``."""
         cdef MapCheck agreement = MapCheck(self.ssd)
         cdef uint32_t lpa
         if self.ssd.validity.in_flash and not whole:
@@ -170,7 +170,7 @@ cdef class PageTable(Mapping):
 
     def named(self):
         """How many LPAs hold something."""
-        return PageTable.pages_named(self)  # where LPAs share pages, a class after this one counts those
+        return PageTable.pages_named(self)  # a subclass whose LPAs share pages counts those in pages_named
 
     def reset(self):
         memset(self.table, 0xFF, self.ssd.lpas * sizeof(uint32_t))
@@ -180,7 +180,7 @@ cdef class PageTable(Mapping):
 
 
 cdef class PageBitmap(Validity):
-    """PVB: a bit a page, in DRAM."""
+    """PVB: a bit per page, in DRAM."""
 
     def __cinit__(self, Engine ssd):
         cdef uint32_t n = ssd.nand.blocks
@@ -199,7 +199,8 @@ cdef class PageBitmap(Validity):
 
     @cython.final
     cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil:
-        """A shift where the block is a power of two of pages, as nearly all are: a division costs ten times that."""
+        """A shift if the pages per block are a power of two, as on nearly all chips: a division costs ten times that.
+        """
         return ppa >> self.shift if self.shift else ppa // self.pages_per_block
 
     cdef int live_run(self, uint32_t ppa, uint32_t n) except -1 nogil:
@@ -211,14 +212,14 @@ cdef class PageBitmap(Validity):
         while page < end:
             part = min(end - page, 64 - (page & 63))
             some = (~<uint64_t> 0 >> (64 - part)) << (page & 63)
-            n -= popcount64(word[page >> 6] & some)  # the count must stay that of the bits, whatever an image says
+            n -= popcount64(word[page >> 6] & some)  # the count must match the bits, even on a damaged image
             word[page >> 6] |= some
             page += part
         return gained(self.victims, block, n)
 
     @cython.final
     cdef int come(self, uint32_t ppa) noexcept nogil:
-        """What ``dead`` needs for the page is fetched into the cache."""
+        """Prefetches what ``dead`` needs for the page."""
         cdef uint32_t block = self.block_of(ppa)
         if ppa != NONE:
             prefetch(self.victims.valid + block, 1)
@@ -322,7 +323,7 @@ cdef class Streams(Placement):
     """Append: each stream keeps up to ``width`` open blocks, each on a die of its own, and hands out ``stripe`` pages
     of one before it turns to the next. A stream of width 1 fills a block at a time, and the next one is on the next
     die. The wear stream has one block, the most worn there is; that of translation pages has one too, or more
-    (``spread_map``); a stream that a part registered has as many as that asked for."""
+    (``spread_map``); a stream that a part registered has as many as the part asked for."""
 
     def __cinit__(self, Engine ssd, uint32_t width_host, uint32_t width_gc, uint32_t stripe, bint pads=False):
         self.ssd = ssd
@@ -338,7 +339,8 @@ cdef class Streams(Placement):
         self.learn_streams()
 
     cdef int learn_streams(self) except -1:
-        """Room for the open blocks of every stream that there is by now: some part may come after placement."""
+        """Allocates room for the open blocks of all streams registered so far: a part may register one after placement
+        is built."""
         cdef uint32_t i, n = self.ssd.pool.streams_n
         cdef uint32_t* room
         self.most = max(self.width_host, self.width_gc, self.width[STREAM_MAP])
@@ -361,18 +363,18 @@ cdef class Streams(Placement):
         free(self.open_of)
 
     def spread_map(self, uint32_t width):
-        """Translation pages have ``width`` open blocks, which are filled in turn: read at once, they are not all on a
-        few dies."""
+        """Gives translation pages ``width`` open blocks, filled in turn, so that pages read at once are spread over the
+        dies."""
         self.width[STREAM_MAP] = width
         self.learn_streams()
 
     cdef uint32_t stripe_of(self, int stream) noexcept nogil:
-        """Pages on one die before the turn goes on. Translation pages are few: a large stripe would leave them on few
+        """Pages on one die before the turn goes on. Translation pages are few: a large stripe would put them on few
         dies."""
         return min(self.stripe, <uint32_t> MAP_STRIPE) if stream == STREAM_MAP else self.stripe
 
     cdef int make_ready(self, int stream) except -1 nogil:
-        """The host's next block may be opened. Other streams open theirs out of the reserve that is cleaning's."""
+        """Makes room for the host's next block. Other streams open theirs out of the reserve for cleaning."""
         cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
         if stream != STREAM_HOST:
             return 0
@@ -381,7 +383,7 @@ cdef class Streams(Placement):
         return self.ssd.make_room() if slot[0] == NONE else 0
 
     cdef bint takes_more(self, uint32_t block, int stream) except -1 nogil:
-        """Whether the open block's next page is proved to be blank."""
+        """Whether the open block takes more: its next page is proved blank."""
         return self.ssd.pool.takes_more(block, self.ssd.pool.stream_cause[stream], self.ssd.now_ns)
 
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
@@ -408,8 +410,8 @@ cdef class Streams(Placement):
         return 0
 
     cdef uint32_t fresh(self, int stream) except? 0xFFFFFFFE nogil:
-        """A block for the slot whose turn it is. Those of translation pages are as far from each other as can be, for a
-        few of them are all there are."""
+        """Opens a block for the slot whose turn it is. Blocks of translation pages are few, so their dies are as far
+        apart as possible."""
         cdef int die = -1
         if self.width[stream] == self.ssd.pool.dies or (stream == STREAM_MAP and self.width[stream] > 1):
             die = <int> (self.turn[stream] * self.ssd.pool.dies // self.width[stream])
@@ -423,7 +425,7 @@ cdef class Streams(Placement):
         return min(pages, self.left[stream]) if self.width[stream] > 1 else pages
 
     cdef uint32_t* open_slot(self, int stream) noexcept nogil:
-        """The stream's turn goes to a block that it has open; if there is none, it stays where it is."""
+        """Moves the stream's turn to an open block; if there is none, the turn stays."""
         cdef uint32_t i, turn = self.turn[stream]
         for i in range(self.width[stream]):
             if self.open_of[stream * self.most + (turn + i) % self.width[stream]] != NONE:
@@ -485,9 +487,9 @@ cdef class Streams(Placement):
 
 
 cdef class Greedy(Cleaning):
-    """The closed block with the fewest live pages; its pages go to the GC stream (cold ones to the most worn block).
-    Blocks of the streams ``spares`` are not cleaned, but erased when nothing in them lives; unless there is nothing
-    else to clean: pages that nobody writes again may lie one in each of them."""
+    """Cleans the closed block with the fewest live pages; its pages go to the GC stream (cold ones to the most worn
+    block). Blocks of the streams ``spares`` are erased once nothing in them lives. They are cleaned only if nothing
+    else can be: each may hold one page that is never written again."""
 
     def __cinit__(self, Engine ssd, *_, spares=()):
         self.ssd = ssd
@@ -506,7 +508,7 @@ cdef class Greedy(Cleaning):
         if self.spared and victim != NONE and self.ssd.pool.free_n <= 1:
             waiting = self.ssd.victims.fewest_waiting()
         if waiting != NONE and self.ssd.victims.valid[waiting] < self.ssd.victims.valid[victim]:
-            victim = waiting                # nothing is left to wait with
+            victim = waiting                # no free block is left, so waiting is no option
         if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
             if not self.ssd.validity.late and self.ssd.mapping.release_superseded():
                 return 0
@@ -522,7 +524,7 @@ cdef class Greedy(Cleaning):
         return 0
 
     cdef uint32_t oldest(self) noexcept nogil:
-        """Every candidate looks full, to a store that may not know better: the one that was opened first."""
+        """The candidate that was opened first. A late store may count every candidate as full."""
         cdef uint32_t block, best = NONE
         for block in range(self.ssd.pool.blocks):
             if (self.ssd.pool.state[block] == STATE_CLOSED and self.ssd.victims.listed[block] != UNLISTED

@@ -7,10 +7,10 @@ from flashfs.engine.contract.engine cimport Engine
 cdef class MapCheck:
     cdef Engine ssd
     cdef uint64_t pages                    # of the chip
-    cdef uint64_t* seen                    # a bit a page: a mapped one
+    cdef uint64_t* seen                    # a bit per page: a mapped one
     cdef uint32_t* of_block
     cdef readonly uint64_t mapped          # pages that were entered
-    cdef readonly bint shares              # several LPAs may be at one page, which counts once
+    cdef readonly bint shares              # several LPAs may share a page, which counts once
     cdef int clear(self) noexcept nogil
     cdef bint enter_all(self, const uint32_t* ppas, uint32_t n) noexcept nogil
     cdef bint is_whole(self) except -1 nogil

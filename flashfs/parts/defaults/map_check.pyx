@@ -1,9 +1,8 @@
 # cold
 """Whether mapping and validity agree: each mapped page is live, no two LPAs have one unless they share it, and nothing
-else is live. A live page that nobody maps would be carried along by cleaning, and a recovery would take it for the
-newest.
+else is live. Cleaning would carry along a live page that no LPA maps, and a recovery would take it for the newest.
 
-A mapping enters what it names, page by page or all at once, and then asks.
+A mapping enters the pages that it names, one by one or all at once, and then asks for the result.
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -19,11 +18,11 @@ cdef extern from *:
     void prefetch "__builtin_prefetch"(const void*, int) nogil
 
 cdef enum:
-    AHEAD = 12               # entries looked ahead: the bits of a large chip miss the cache at every random page
+    AHEAD = 12               # entries prefetched ahead: the bits of a large chip miss the cache at every random page
 
 
 cdef class MapCheck:
-    """Of one device; empty at first. A bit a page of memory, and a block's worth of page numbers."""
+    """For one device; empty at first. Memory: a bit per page, and a block's worth of page numbers."""
 
     def __cinit__(self, Engine ssd not None):
         self.ssd = ssd
@@ -40,14 +39,14 @@ cdef class MapCheck:
         free(self.of_block)
 
     cdef int clear(self) noexcept nogil:
-        """Nothing was entered."""
+        """Forgets all that was entered."""
         memset(self.seen, 0, (self.pages // 64 + 1) * 8)
         self.mapped = 0
         return 0
 
     cdef bint enter_all(self, const uint32_t* ppas, uint32_t n) noexcept nogil:
-        """Pages that LPAs name, NONE skipped, without a look at validity: a look for each would wait for memory each
-        time. False if two are one page, or one is none of this chip."""
+        """Enters pages that LPAs name, NONE skipped, without asking validity, which would miss the cache for each.
+        False if two are the same page and pages are not shared, or a page is not on this chip."""
         cdef uint32_t i, ppa
         for i in range(n):
             if i + AHEAD < n and ppas[i + AHEAD] < self.pages:
@@ -67,8 +66,8 @@ cdef class MapCheck:
         return self.first_unnamed(&live) == NONE and live == self.mapped
 
     cdef uint32_t first_unnamed(self, uint64_t* live) except? 0xFFFFFFFE nogil:
-        """The first live page that was not entered, or NONE; ``live`` grows by those up to its block. Pages of other
-        kinds than the user's are their owners'."""
+        """The first live user page that was not entered, or NONE; ``live`` grows by the live pages up to its block.
+        Pages of other kinds are their owners' to check."""
         cdef uint32_t block, i, n, ppa
         for block in range(self.ssd.nand.blocks):
             if self.ssd.kind_of(block) != KIND_USER:
@@ -87,8 +86,8 @@ cdef class MapCheck:
         return self.first_unnamed(&live)
 
     cdef bint enter(self, uint32_t ppa) except -1 nogil:
-        """One page that an LPA names; False, and nothing is entered, if it is none of this chip, not live, or another
-        LPA's that does not share it."""
+        """Enters one page that an LPA names; False, and nothing is entered, if it is not on this chip, not live, or
+        entered for another LPA and pages are not shared."""
         if ppa < self.pages and self.seen[ppa >> 6] >> (ppa & 63) & 1:
             return self.shares
         if ppa >= self.pages or not self.ssd.validity.is_live(ppa):
@@ -98,7 +97,7 @@ cdef class MapCheck:
         return True
 
     cdef int require(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """As ``enter``; ValueError if it cannot be. NONE is skipped."""
+        """As ``enter``, but ValueError in place of False. NONE is skipped."""
         if ppa != NONE and not self.enter(ppa):
             with gil:
                 raise ValueError(self.fault_of(lpa, ppa))
@@ -111,9 +110,9 @@ cdef class MapCheck:
         return f"LPA {lpa} is at PPA {ppa}, which is not live or another LPA's"
 
     cdef str fault_of_all(self, uint64_t others, bint some_unknown=False):
-        """None, or that more pages are live than were entered and ``others``, translation pages and LPAs whose place is
-        a guess; or fewer, if ``some_unknown`` may be mapped beside those. Validity's own pages do not count; and of a
-        store that is late, more may be live."""
+        """None, or text that says that the live pages are not as many as were entered, plus ``others``: translation
+        pages, and LPAs whose place is a guess. More may be live if ``some_unknown`` may be mapped beside those, or the
+        store is late. Validity's own pages do not count."""
         cdef uint64_t live = 0, mapped = self.mapped + others
         cdef uint32_t block
         for block in range(self.ssd.nand.blocks):
@@ -125,8 +124,8 @@ cdef class MapCheck:
         return None
 
     cdef str fault_of_counts(self, const uint32_t* ppas, uint32_t n):
-        """Of a map from DRAM, ``ppas[lpa]``, and without a look at pages that validity may have in flash: None, or that
-        two LPAs are at one page, or that a block has not as many live pages as LPAs are mapped there."""
+        """For a map in DRAM, ``ppas[lpa]``, and without reading validity's pages in flash: None, or text that says that
+        two LPAs are at one page, or that a block's live pages are not as many as the LPAs mapped there."""
         cdef uint32_t lpa, ppa, block
         mapped = [0] * self.ssd.nand.blocks
         for lpa in range(n):

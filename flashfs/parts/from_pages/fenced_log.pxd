@@ -1,4 +1,4 @@
-# A page validity log that a crash is recovered from its pages; see fenced_log.pyx.
+# A page validity log that is recovered from its pages after a crash; see fenced_log.pyx.
 from libc.stdint cimport uint32_t, uint64_t
 
 from flashfs.parts.validity.validity_log cimport ValidityLog

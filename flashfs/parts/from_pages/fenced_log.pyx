@@ -1,11 +1,11 @@
 # distutils: language = c++
 # cython: wraparound=True
-"""A page validity log that needs no checkpoint of itself: behind a crash it is made again from its pages, and held
-against what the mapping names (rebuild.pyx).
+"""A page validity log that needs no checkpoint of itself: after a crash it is rebuilt from its pages, and compared with
+what the mapping names (rebuild.pyx).
 
-The paper says that the log is scanned (N. Dayan et al., GeckoFTL, SIGMOD 2016, 5.3), and not what becomes of reports
-that waited in DRAM. Stamps are the orders of blocks, which each page of theirs says; a page's last four bytes say how
-long the log was. What lives the mapping says, block by block: where the log says the same its chain stands.
+The paper says that the log is scanned (N. Dayan et al., GeckoFTL, SIGMOD 2016, 5.3), but not what becomes of reports
+that waited in DRAM. Stamps are the orders of blocks, which each of their pages says; the last four bytes of a log page
+say how long the log was. The mapping says which pages live, block by block: a block keeps its chain if the log agrees.
 """
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -22,7 +22,7 @@ cdef extern from *:
 
 
 cdef class FencedLog(ValidityLog):
-    """As ValidityLog, which goes by the map behind a recovery from pages."""
+    """As ValidityLog, but set from the mapping after a recovery from pages."""
 
     def __cinit__(self, *_, **__):
         self.by_map = True
@@ -42,7 +42,7 @@ cdef class FencedLog(ValidityLog):
         return self.fill_up() if self.unread else ValidityLog.fill(self)
 
     cdef int fill_up(self) except -1 nogil:
-        """All pages below ``tops`` live until it is known which do."""
+        """Takes all pages below ``tops`` for live until it is known which are."""
         cdef uint32_t block, page
         for block in range(self.ssd.nand.blocks):
             for page in range(0 if self.forgotten[block] else self.tops[block]):
@@ -51,8 +51,8 @@ cdef class FencedLog(ValidityLog):
         return 0
 
     def base_from_pages(self, versions, last):
-        """The log's pages by their spare areas: from the newest back, as long as numbers and sequence numbers descend.
-        Some may have been reclaimed."""
+        """Finds the log's pages by their spare areas: from the newest back, as long as numbers and sequence numbers
+        descend. Some may have been reclaimed."""
         newest = {}
         for slot, seq, ppa in zip(*(array.tolist() for array in versions), strict=True):
             newest[slot] = (seq, ppa)       # by number, the oldest first
@@ -68,8 +68,7 @@ cdef class FencedLog(ValidityLog):
         return {"pvl": struct.pack("<QQII", end - n, end, 0, 0) + page_ppas.tobytes()}, 0, f"{n} pages of the log"
 
     def said_length(self, slot, ppa):
-        """How many pages the log had when that one was programmed; as many as it can have, if the page does not
-        say."""
+        """How many pages the log had when that one was programmed; the most it can have, if the page does not say."""
         cdef uint32_t most = self.slots - FREE_SLOTS
         self.looked_of = NONE
         if self.page_bytes - self.per_page * ENTRY < 4 or not self.pages_in_flash.read(ppa, slot, self.read_image):
@@ -77,16 +76,16 @@ cdef class FencedLog(ValidityLog):
         return min(most, (<uint32_t*> (self.read_image + self.page_bytes - 4))[0])
 
     def counts_from_pages(self, sections, ends):
-        """All that were programmed; heads and stamps are found when the log is read."""
+        """All programmed pages count as live; heads and stamps are found when the log is read."""
         blocks = self.ssd.nand.blocks
         pages = numpy.asarray(ends).astype("<u2").tobytes()
         return {"pvlheads": numpy.full(blocks, NONE, "<u4").tobytes(), "pvlstamp": bytes(4 * blocks), "pvltops": pages,
                 "bvc": pages, "pvlwaits": b"", "pvlunread": b"1"}
 
     def take_named(self, bits):
-        """The whole log is read, and chains are led through it again. A block of which it says what the mapping says,
-        each page once and in one chain, stands; the others are logged anew, for of them reports waited, or are from
-        before they were erased."""
+        """Reads the whole log, and links its chains again. A block keeps its chain if the log agrees with the mapping,
+        with each page once and in one chain. The others are logged anew: some of their reports waited in DRAM, or are
+        from before an erase."""
         cdef uint64_t[::1] named = bits
         cdef uint32_t block
         before = self.pages_in_flash.reads
@@ -112,8 +111,8 @@ cdef class FencedLog(ValidityLog):
         return [ppa for ppa in self.page_ppas() if ppa is not None]
 
     cdef bint lead_chains(self, uint64_t[::1] dead) except -1:
-        """``heads``, and the pages that entries are about, from the oldest page on; a block is ``touched`` if it has an
-        entry twice, or its chain does not lead through all of them. False if a page cannot be read."""
+        """Finds ``heads``, and in ``dead`` the pages that entries are about, from the oldest log page on. A block is
+        ``touched`` if a page has two entries, or its chain misses one. False if a log page cannot be read."""
         cdef uint64_t number, bit
         cdef uint32_t i, slot, block
         cdef const Logged* entries
@@ -136,7 +135,7 @@ cdef class FencedLog(ValidityLog):
         return True
 
     cdef bint leads_on(self, uint32_t block, uint32_t before) noexcept nogil:
-        """Whether a link leads to the block's head; where there is none, out of the log."""
+        """Whether a link leads to the block's head; if it has none, out of the log."""
         cdef uint64_t number
         if self.heads[block] != NONE or before == NONE:
             return self.heads[block] == before
@@ -144,7 +143,7 @@ cdef class FencedLog(ValidityLog):
         return number < self.first_n or number >= self.next_n
 
     cdef uint32_t hold_against(self, const uint64_t[::1] dead) except? 0xFFFFFFFF:
-        """The log's dead pages against those that do not live. How many blocks are to be logged anew."""
+        """Compares the log's dead pages with those that do not live. Returns how many blocks must be logged anew."""
         cdef uint32_t block, w, page, top, live, anew = 0
         cdef uint64_t* words
         cdef const uint64_t* died

@@ -1,6 +1,6 @@
 # distutils: language = c++
-"""A cache of entries that needs no checkpoint of itself: behind a crash it is made again from translation pages and
-from the user pages that were programmed since the fence before the last (rebuild.pyx).
+"""A cache of entries that needs no checkpoint of itself: after a crash it is rebuilt from translation pages and from
+the user pages that were programmed since the fence before the last (rebuild.pyx).
 
 LazyFTL, IB-FTL and GeckoFTL recover so, each with its own steps for validity (N. Dayan et al., GeckoFTL, SIGMOD 2016,
 sections 4.3 and 5.3). What they share is here: at a fence every entry that was dirty at the fence before, and has not
@@ -42,17 +42,18 @@ cdef class FencedMap(CachedMap):
         free(self.was)
 
     def resize(self, slots):
-        """And a fence each C updates; but not so often that it costs more than what is written between."""
+        """Also sets a fence each C updates, but not so often that fences cost more than the writes between."""
         super().resize(slots)
         if self.from_pages is not None:
             self.from_pages.limit(max(self.cmt.slots, 4 * self.ssd.nand.pages_per_block))
 
     def made_fences(self):
-        """Its checkpoints: a fence each time."""
+        """The checkpointer: each checkpoint is a fence."""
         return Fences(self.ssd, map=self)
 
     def device_ready(self):
-        """What was dirty at a fence is old in the cache too; what a scan found is in front of the next one still."""
+        """Marks the entries that were dirty at the last fence as AGED in the cache too; those that a scan found later
+        are not."""
         cdef uint32_t slot
         super().device_ready()
         for lpa, ppa in zip(self.aged_lpas.tolist(), self.aged_ppas.tolist(), strict=True):
@@ -66,7 +67,8 @@ cdef class FencedMap(CachedMap):
     # --- pages
 
     cdef int rebuild(self, uint32_t page) except -1 nogil:
-        """A recovery from pages would take an older version of it: it is written at a fence that is due now."""
+        """Also makes a fence due, which writes the page: until then a recovery from pages would take an older version.
+        """
         CachedMap.rebuild(self, page)
         if self.from_pages is not None and not self.strict:
             with gil:
@@ -80,15 +82,15 @@ cdef class FencedMap(CachedMap):
         return 0
 
     cdef bint same_image(self, uint32_t page) except -1 nogil:
-        """Appendix C.3.1: entries that a recovery took for dirty, and that were not. At the second fence behind it
-        they are through."""
+        """Whether flash has this content already. That is so for entries that a recovery took for dirty though they
+        were not (Appendix C.3.1); none is left two fences after the recovery."""
         if not self.mistaken or self.outdoing or memcmp(self.was, self.image, self.ssd.nand.page_bytes):
             return False
         self.spared_writes += 1
         return True
 
     cdef int housekeep(self) except -1 nogil:
-        """What translation pages superseded dies behind a sync."""
+        """Superseded translation pages die after a sync."""
         if self.from_pages is not None:
             self.store.let_ripe_go()
             if self.store.ripe.size() == 0 and self.store.kept.size():
@@ -105,9 +107,8 @@ cdef class FencedMap(CachedMap):
 
     def write_aged(self):
         """A fence begins: every entry that was newer than its translation page at the last one, and has not changed
-        since, is written now. It may clean. Section 4.3,
-        *Checkpoints*. The paper's symbol in the LRU queue passes over dirty entries that are read again
-        and again: here each says itself that it is old."""
+        since, is written now. It may clean. Section 4.3, *Checkpoints*. The paper's symbol in the LRU queue misses
+        dirty entries that are read again and again; here each entry has a flag instead."""
         cdef uint32_t page
         cdef int64_t at
         while self.passed:
@@ -129,7 +130,7 @@ cdef class FencedMap(CachedMap):
         self.mistaken -= self.mistaken > 0
 
     cdef int checkpoint_begins(self) except -1:
-        """Behind all cleaning: what is dirty now is in pages that were programmed before the place where the next
+        """After all cleaning: the entries dirty now are of pages that were programmed before the place where the next
         fence's scan begins."""
         if self.from_pages is not None:
             self.age()
@@ -144,7 +145,7 @@ cdef class FencedMap(CachedMap):
         return False
 
     cdef int age(self) except -1:
-        """What is dirty now is to be written at the next fence, unless it changes."""
+        """Marks the entries dirty now: the next fence writes them, unless they change."""
         cdef uint32_t page, slot
         cdef uint64_t n = self.pending.n
         for page in range(self.gtd.n):
@@ -156,18 +157,17 @@ cdef class FencedMap(CachedMap):
         self.aged_ppas = numpy.array(array_u32(self.pending.ppa, n)) if n else numpy.empty(0, numpy.uint32)
         return 0
 
-    # --- what a recovery makes of pages
+    # --- recovery from pages
 
     def distrust(self):
-        """What was found is to be in translation pages as soon as the recovery ends, so that whatever is lost later is
-        missed."""
+        """Marks what was found, so that it is in translation pages as soon as the recovery ends, and a later loss is
+        noticed."""
         self.age()
 
     def base_from_pages(self, versions):
-        """{section: bytes} of a checkpoint that never was, from ``versions``, all whole pages of its kind: (numbers,
-        sequence numbers, PPAs), arrays, by number and the oldest version first. Step 2: the directory. What is newer
-        the scan finds. How much is mapped is not known under a late store; another hears it from the mapping
-        (``counted``)."""
+        """{section: bytes} as a checkpoint would have them, from ``versions``, all whole translation pages: (numbers,
+        sequence numbers, PPAs), arrays, by number and the oldest version first. Step 2: the directory. The scan finds
+        what is newer. Under a late store the number of mapped LPAs is not known; else ``counted`` sets it."""
         ids, _, ppas = versions
         self.ssd.map_ns = self.ssd.now_ns
         sections = self.gtd.from_versions(ids, ppas)

@@ -1,7 +1,7 @@
 # cold
 # distutils: language = c++
-"""Checkpoints of a mapping that is recovered from its pages (rebuild.pyx): a clean one holds everything; each other is
-a *fence*, which says where a recovery's scan for newer pages begins.
+"""Checkpoints of a mapping that is recovered from its pages (rebuild.pyx): a clean one holds everything; any other is a
+*fence*, which says where a recovery's scan for newer pages begins.
 """
 from libc.stdint cimport uint64_t
 
@@ -27,7 +27,7 @@ cdef class Fences(Checkpointer):
         self.every = every
 
     cdef int begins(self) except -1:
-        self.map.write_aged()              # of FencedMap, which needs this file
+        self.map.write_aged()              # of FencedMap, which imports this file
         return 0
 
     def now_at(self):
@@ -40,9 +40,9 @@ cdef class Fences(Checkpointer):
                         {**still_open, **validity.unfinished()}, retiring)
 
     def sections(self, clean):
-        """Everything; or, between clean unmounts, where the scan for newer pages begins, which is at the fence before
-        this one, and which blocks have translation pages: one that says otherwise was overwritten; and, if several LPAs
-        may name one page, that. After a clean one the scan begins here."""
+        """If ``clean``, everything, and the scan begins here. Else: where the scan for newer pages begins, which is at
+        the fence before this one; the blocks with translation pages (one whose first page says otherwise was
+        overwritten); and whether several LPAs may name one page."""
         self.now = self.now_at()
         if clean:
             return {**super().sections(clean), "fence": self.now.pack()}
@@ -52,7 +52,7 @@ cdef class Fences(Checkpointer):
                 "fence": ScanMark(before.seq, before.order, self.now.stamp, before.open, self.now.retiring).pack()}
 
     def to_release(self, old, clean):
-        """The trims of the time before a fence count after it still."""
+        """Trims from before a fence still count after it, so its log blocks are released one fence later."""
         before, self.log_before = self.log_before or [], [] if clean else list(old)
         return before + list(old) if clean else before
 

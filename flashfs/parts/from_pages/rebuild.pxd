@@ -1,4 +1,4 @@
-# Recovery from pages of metadata; see rebuild.pyx.
+# Recovery from metadata pages; see rebuild.pyx.
 from libc.stdint cimport uint32_t, uint64_t
 
 from flashfs.engine.recovery.recovery cimport Worker

@@ -1,34 +1,34 @@
 # cold
 # distutils: language = c++
-"""Recovery from the pages themselves: what a mapping and a validity store in flash have when there is no checkpoint of
-them (GeckoRec, N. Dayan et al., GeckoFTL, SIGMOD 2016, section 4.3 and Appendix C).
+"""Recovery from the pages themselves, for a mapping and a validity store in flash of which there is no checkpoint
+(GeckoRec, N. Dayan et al., GeckoFTL, SIGMOD 2016, section 4.3 and Appendix C).
 
 Between clean unmounts such a scheme writes *fences*: checkpoints that say where the scan for newer pages begins, and
 nothing that grows with the device. At a fence every entry that was newer than its translation page at the fence before,
 and has not changed since, is written to that page; every report of validity is programmed; and blocks that cleaning
-emptied are erased. So behind a crash
+emptied are erased. So after a crash
 
 - the newest whole version of each translation page counts, whenever it was programmed;
 - an entry that is newer than its page was written since the fence before the last one: that is where the scan of user
   pages begins, and the log of trims is kept as long;
-- a page of metadata that no sync made durable is passed over: what its writing knew the scan finds, and the death of
-  the host may have taken pages that it names;
-- what validity was told and had not programmed is about pages that the scan finds; or about pages that a translation
-  page named before it was written last. Its versions are compared for those.
+- a metadata page that no sync made durable is passed over: the scan finds what it recorded, and the death of the host
+  may have taken pages that it names;
+- reports that validity had received but not programmed are about pages that the scan finds, or about pages that a
+  translation page named before it was last written. For the latter, the versions of that page are compared.
 
-Where an LPA of a page that was found lay before nobody asks. Its entry is marked instead, and what its translation page
-names is looked at when that is written (Appendix C.3). So moves that were not finished cannot be told by what they left
-behind, as the engine does it elsewhere: only those in the blocks that cleaning opened last are looked up.
+The old place of an LPA that the scan finds is not looked up. Its entry is marked instead, and compared with its
+translation page when that is written (Appendix C.3). So unfinished moves cannot be recognized by what they left, as the
+engine does elsewhere: only copies in the blocks that cleaning opened last are looked up.
 
 A translation page that was durable and cannot be read may have been the newest version: whenever flash is damaged, all
-translation pages are held against validity in the end, and what does not fit is asked for page by page. Without the
-part of validity that was in force all user pages are read, as if there were no checkpoint.
+translation pages are compared with validity at the end, and what does not fit is checked page by page. If the part of
+validity that was in force is missing, all user pages are read, as if there were no checkpoint.
 
-That is for a validity store in flash which the mapping need not be asked for. One that goes ``by_map`` is told by it,
-when all entries are known: every translation page is read, and what they and the newer entries name lives. LazyFTL's
-bitmap in DRAM is made again so; and IB-FTL's log, which is read whole, is held against that, for of the reports that
-waited nothing is left. Nothing else says which pages live then: so damage to translation pages has all pages read, and
-behind any other each page that is named is asked whose it is.
+That holds for a validity store in flash that does not need the mapping. A store with ``by_map`` gets its live pages
+from the mapping once all entries are known: every translation page is read, and what they and the newer entries name
+lives. LazyFTL's bitmap in DRAM is rebuilt so; IB-FTL's log, which is read whole, is compared with it, because the
+reports that waited are lost. Nothing else says which pages live then: so if translation pages are damaged all pages are
+read, and after any other damage each page that is named is asked which LPA it has.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc
@@ -61,7 +61,7 @@ from flashfs.parts.paged.demand_map import MAP_STRAYS
 
 
 cdef class Rebuilder(Worker):
-    """The steps that make the sections of a checkpoint that never was."""
+    """The steps that build the sections of a checkpoint from pages."""
 
     cdef int take_fence(self) except -1:
         if "fence" not in self.base.sections:
@@ -77,7 +77,7 @@ cdef class Rebuilder(Worker):
         return 0
 
     def steps_by_pages(self):
-        """[(whose, name, about, what does it)]: behind the step ``checkpoint``."""
+        """[(part, name, text, function)]: the steps after the step ``checkpoint``."""
         return [
             ("mapping", "translation", "read the spare areas of translation blocks", self.read_translation),
             ("validity", "log" if self.ssd.validity.by_map else "runs",
@@ -86,14 +86,14 @@ cdef class Rebuilder(Worker):
         ]
 
     def step_by_entries(self):
-        """As ``steps_by_pages``, behind the step ``resolve``."""
+        """As ``steps_by_pages``: the one step after the step ``resolve``."""
         if self.ssd.validity.by_map:
             return ("validity", "named", "read all translation pages: what they and newer entries name lives",
                     self.name_all)
         return "validity", "reports", "find what was reported to validity last", self.reports
 
     def read_translation(self):
-        """The newest version of each translation page (GeckoRec, step 2)."""
+        """Finds the versions of each translation page (GeckoRec, step 2)."""
         if not self.from_pages:
             return "not needed"
         self.check_heads()
@@ -107,7 +107,7 @@ cdef class Rebuilder(Worker):
             f", {len(passed)} not durable" if len(passed) else "")
 
     def read_validity(self):
-        """What of validity is in flash (steps 3): up to when reports were programmed."""
+        """Finds the part of validity in flash (step 3), and up to when reports were programmed."""
         if not self.from_pages:
             return "not needed"
         if self.ssd.owner_at[KIND_VALIDITY] == NULL:
@@ -128,7 +128,7 @@ cdef class Rebuilder(Worker):
         return note + (f", {len(passed)} pages not durable" if len(passed) else "")
 
     def count_live(self):
-        """The counts of live pages (step 5); then all that a checkpoint would have said is there, and loaded."""
+        """Counts live pages (step 5); then all sections of a checkpoint are there, and are loaded."""
         if not self.from_pages:
             return "not needed"
         base = self.base.sections
@@ -148,13 +148,13 @@ cdef class Rebuilder(Worker):
         return f"{int((ends > 0).sum())} blocks of user pages"
 
     def reports(self):
-        """What validity was told and had not programmed (step 4), now that all entries are known."""
+        """Finds the reports that validity had received but not programmed (step 4), now that all entries are known."""
         if not self.from_pages:
             return "not needed"
         return self.ssd.mapping.find_reports(self.versions, self.since, self.is_reopened)
 
     def name_all(self):
-        """What lives is what the mapping names, now that all entries are known."""
+        """Sets the live pages to those that the mapping names, now that all entries are known."""
         if not self.from_pages:
             return "not needed"
         try:
@@ -179,8 +179,8 @@ cdef class Rebuilder(Worker):
         return f"{pages} pages, {n} LPAs" + self.ssd.validity.take_named(bits)
 
     cdef uint64_t name_lpas(self, uint64_t[::1] bits, uint32_t words, bint hurt) except? 0xFFFFFFFFFFFFFFFF:
-        """A bit for each page that an LPA is at; how many there are. An LPA at another's page, as only damage leaves
-        it (``hurt``), is at none."""
+        """Sets a bit for each page that an LPA is at; returns how many. An LPA at another's page, which only damage
+        leaves (``hurt``), is unbound."""
         cdef uint32_t lpa, after = 0, ppa = NONE, page
         cdef uint64_t at, n = 0, pages = <uint64_t> self.ssd.nand.blocks * self.ssd.pages_per_block
         while True:
@@ -201,7 +201,7 @@ cdef class Rebuilder(Worker):
             n += 1
 
     cdef bint is_of_another(self, uint32_t ppa, uint32_t lpa) except -1:
-        """Whether a page says that it is not that LPA's. One that says nothing gives EIO."""
+        """Whether a page says that it is not that LPA's. An unreadable page stays mapped, and reads of it give EIO."""
         cdef Oob oob
         cdef int status
         if self.ssd.nand.health(ppa // self.ssd.pages_per_block):
@@ -220,19 +220,19 @@ cdef class Rebuilder(Worker):
         return bool(self.marks[block] & REOPENED)
 
     def read_all(self, why):
-        """There is nothing to start from."""
+        """Gives up the checkpoint: the scan reads all pages."""
         self.alarm(f"{why}: all pages are read and the newest of each LPA counts, so trimmed pages may be back")
         self.stand_on(None)
         self.forget_scan()
         self.load_base()
         return f"given up: {why}"
 
-    # --- pages of metadata
+    # --- metadata pages
 
     cdef int check_heads(self) except -1:
-        """No two blocks were opened at once: if the first pages of two say so, one of them was programmed over another
-        block's; so was that of a block which had translation pages at the fence, if it says that it was opened before
-        it for something else. Which block it is its later pages say."""
+        """Each block has an order of its own. If the first pages of two blocks have the same, one of them was meant for
+        another block. So was the first page of a block that had translation pages at the fence, if it says that the
+        block was opened before the fence for something else. The block's later pages say which block it is."""
         cdef uint32_t block
         first = {}
         for block in self.fence.translation:
@@ -252,8 +252,8 @@ cdef class Rebuilder(Worker):
         return 0
 
     cdef int ask_flushed_pages(self, uint32_t block) except -1:
-        """The block for which a first page was meant may have no page that says so: it was not programmed again. Then
-        the next page of the block that has it by mistake, if that was flushed, says when this one was opened."""
+        """The block for which a first page was meant may have no first page, as it was not programmed again. Then the
+        next page of the block that has it by mistake, if durable, says when this block was opened."""
         cdef uint32_t page, durable = self.ssd.nand.synced(block)
         cdef Oob oob
         for page in range(1, durable):
@@ -265,8 +265,8 @@ cdef class Rebuilder(Worker):
         return 0
 
     cdef bint ask_later_pages(self, uint32_t block) except -1:
-        """If the first page of a block was meant for another, the block is what its later ones say. Whether one does.
-        """
+        """If the first page of a block was meant for another, takes order and stream from a later page. Returns whether
+        one has them."""
         cdef uint32_t page
         cdef Oob oob
         for page in range(1, self.ssd.pages_per_block):
@@ -280,7 +280,7 @@ cdef class Rebuilder(Worker):
         return False
 
     cdef int read_kind(self, int kind) except -1:
-        """Take up all whole pages of a kind, from the blocks of its stream."""
+        """Collects all whole pages of a kind, from the blocks of its stream."""
         cdef uint32_t block
         cdef int stream = (<Owner> self.ssd.owner_at[kind]).stream
         self.collecting = True
@@ -295,7 +295,7 @@ cdef class Rebuilder(Worker):
 
     cdef int judge_broken(self) except -1:
         """A translation page that was durable and is spoilt is missing if there is no newer version of it, and no copy:
-        a block that was erased since may have its old spare areas when the host died. How many are."""
+        after the death of the host, a block erased since may have its old spare areas. Returns how many are missing."""
         cdef int n = 0
         ids, seqs, _ = self.versions
         for kind, number, seq, ppa in self.broken:
@@ -305,9 +305,9 @@ cdef class Rebuilder(Worker):
         return n
 
     cdef versions_of(self, int kind):
-        """((numbers, sequence numbers, PPAs), whether each may be the last of something, numbers of those that are not
-        durable and do not count): of copies the newest. What is older than the checkpoint is durable, and so is what
-        its block's mark says."""
+        """((numbers, sequence numbers, PPAs), whether each may be the last of something, numbers of pages of which a
+        version is not durable, and does not count). A version with several copies has the PPA of the newest durable
+        one. A page is durable if it is older than the checkpoint, or below its block's mark of the last sync."""
         cdef FoundPages entries = self.owned[kind]
         cdef Entry* at
         cdef uint64_t i, n = entries.count(), k = 0, newest = self.base.seq
@@ -342,8 +342,8 @@ cdef class Rebuilder(Worker):
         return (id[:k], seq[:k], ppa[:k]), last[:k], passed
 
     def needed_versions(self):
-        """PPAs of versions that are not the newest of their page, and say what was reported since validity programmed
-        its reports last: those since, and the one before them."""
+        """PPAs of superseded versions that show what was reported since validity last programmed its reports: those
+        written since, and the one before them."""
         ids, seqs, ppas = self.versions
         if len(ids) == 0:
             return ppas
@@ -354,13 +354,13 @@ cdef class Rebuilder(Worker):
     # --- blocks
 
     def is_unreadable(self, uint32_t block):
-        """It had pages at a sync, and no spare area of it says anything now: pages may be where entries say, for all
-        that can be known."""
+        """Whether a block had pages at a sync, and no spare area of it can be read now: its pages may still be where
+        entries say."""
         return (not self.marks[block] & HEADED and self.ssd.nand.synced(block) > 0
                 and self.ssd.nand.health(block) == 0)
 
     def ends(self):
-        """Of each block of user pages that were programmed before the scan's beginning, how many it has of those."""
+        """Of each block, how many user pages it has from before the scan's beginning."""
         cdef uint32_t block
         cdef set others = self.other_streams()
         ends = numpy.zeros(self.ssd.nand.blocks, numpy.uint32)
@@ -373,13 +373,13 @@ cdef class Rebuilder(Worker):
         return ends
 
     cdef set other_streams(self):
-        """Those of metadata."""
+        """The streams of metadata."""
         return {STREAM_META, *((<Owner> self.ssd.owner_at[kind]).stream for kind in (KIND_TRANSLATION, KIND_VALIDITY)
                                if self.ssd.owner_at[<int> kind] != NULL)}
 
     def pool_as_of_fence(self):
-        """The section ``pool``: what was open when the scan's beginning was fixed is; what was opened since, and has
-        other pages than the fence knew, is closed."""
+        """The section ``pool``: a block that was open at the scan's beginning is open; one opened since, whose pages
+        the fence does not know, is closed."""
         cdef uint32_t block
         cdef set others = self.other_streams()
         out = bytearray()
@@ -391,7 +391,7 @@ cdef class Rebuilder(Worker):
                     next_page = self.next_page[block]
                 elif self.orders[block] <= self.base_order and block in self.fence.open:
                     state, next_page = "open", self.fence.open[block]
-            elif self.is_unreadable(block):  # what was programmed behind the last sync may be whole
+            elif self.is_unreadable(block):  # pages programmed after the last sync may be whole
                 next_page = self.ssd.nand.synced(block)
                 state = "open" if next_page < self.ssd.pages_per_block else "closed"
             retiring = 128 if block in self.fence.retiring else 0
@@ -402,7 +402,7 @@ cdef class Rebuilder(Worker):
         return bytes(out) + self.ssd.pool.saved_names()
 
     cdef int mark_recent(self) except -1:
-        """The blocks whose copies are asked where they were made of: those opened last, more than one move can fill."""
+        """Marks the blocks whose copies are asked for their source: those opened last, more than one move can fill."""
         cdef uint32_t block
         cdef set others = self.other_streams()
         newest = {}

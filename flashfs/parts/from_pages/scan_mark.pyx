@@ -1,5 +1,5 @@
 # cold
-"""Where a recovery from pages begins to scan: what a fence says of it, and the sections that have it."""
+"""Where a recovery from pages begins to scan, and the sections of a fence that hold it."""
 from libc.stdint cimport uint8_t
 
 from flashfs.engine.blocks.pool cimport STATE_CLOSED, STATE_OPEN, BlockPool, order_runs_out, runs_out
@@ -10,10 +10,9 @@ HEAD = struct.Struct("<QQQII")
 
 
 class ScanMark:
-    """Where the scan for newer pages begins: a sequence number, the order of the block opened last, what validity had
-    in force, the blocks that were open with the page that was next in each, and those that a failed operation was
-    going to retire; and the blocks of translation pages when it was written, none if a program wrote it that did not
-    say them yet."""
+    """Where the scan for newer pages begins: a sequence number, the order of the block opened last, validity's stamp in
+    force, the blocks that were open with the next page of each, the blocks due to be retired after a failed operation,
+    and the blocks of translation pages when it was written (none in a fence of an older version)."""
 
     def __init__(self, seq=0, order=0, stamp=0, open=None, retiring=(), translation=()):
         self.seq = seq
@@ -32,8 +31,8 @@ class ScanMark:
 
 
 def unpack_mark(raw, pool, translation=b""):
-    """The inverse of ``ScanMark.pack``, and of ``blocks_of`` for ``translation``; ValueError or struct.error says what
-    cannot be on the chip of ``pool``."""
+    """The inverse of ``ScanMark.pack``, and of ``blocks_of`` for ``translation``; ValueError or struct.error if the
+    content is not possible on the chip of ``pool``."""
     seq, order, stamp, n, m = HEAD.unpack_from(raw)
     if len(raw) != HEAD.size + 8 * n + 4 * m:
         raise ValueError(f"fence section of {len(raw)} bytes: {HEAD.size + 8 * n + 4 * m} are needed")

@@ -1,4 +1,4 @@
-# What every demand-paged mapping counts of its cache; see cache_map.pyx.
+# The cache figures that every demand-paged mapping counts; see cache_map.pyx.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from flashfs.parts.paged.demand_map cimport DemandMapping

@@ -1,5 +1,5 @@
 # distutils: language = c++
-"""A demand-paged mapping with a cache: what all of them count, and how much DRAM the cache gets.
+"""A demand-paged mapping with a cache: the figures that all of them count, and how much DRAM the cache gets.
 
 A scheme brings the cache itself: entries (cached_map.pyx), nodes of entries, condensed pages.
 """
@@ -14,12 +14,12 @@ OTHERS_GROW = 1024  #: bytes that structures outside the map may grow by, at lea
 
 
 cdef class CacheMap(DemandMapping):
-    """``lookups`` are the pages that the host read and wrote; ``hits`` those of which DRAM had the entry when its turn
-    came; ``loads`` the translation pages that were read for the others. ``evictions`` are entries that left the cache,
-    or whatever its unit is; ``dirty_evictions`` the write-backs that this took, of ``evicted_entries``."""
+    """``lookups``: pages that the host read and wrote; ``hits``: those whose entry was in DRAM by then; ``loads``:
+    translation pages that were read for the others. ``evictions``: entries (or the cache's units) that left the cache;
+    ``dirty_evictions``: the write-backs that this took, of ``evicted_entries``."""
 
     cdef int evict_dirty(self, uint32_t page) except -1 nogil:
-        """Something dirty of that translation page is in the way: all that is newer goes there, in one program."""
+        """Makes a dirty entry of that translation page evictable: writes all newer entries there, in one program."""
         cdef uint64_t entries = self.entries_written
         self.dirty_evictions += 1
         self.write_back(page)
@@ -27,7 +27,7 @@ cdef class CacheMap(DemandMapping):
         return 0
 
     cdef bint could_write(self) noexcept nogil:
-        """Whether an image that is to be read only, or a device that has stopped, keeps a read from making room."""
+        """Whether a read may make room by writing: not on a read-only image, nor on a device that has stopped."""
         return not (self.ssd.stopped or self.ssd.frozen)
 
     def limit_tables(self, int64_t share):

@@ -7,10 +7,10 @@ from flashfs.parts.paged.cache_map cimport CacheMap
 
 cdef class CachedMap(CacheMap):
     cdef readonly Cmt cmt
-    cdef readonly uint32_t batch           # LPAs that are prepared at a time: none of them pushes another out
+    cdef readonly uint32_t batch           # LPAs that are prepared at a time: none of them evicts another
     cdef readonly uint32_t protected_share
     cdef readonly uint32_t dirty_share     # of the slots that may be dirty, per cent
-    cdef readonly bint bounded             # ... if that is not all
+    cdef readonly bint bounded             # whether that is less than all
     cdef readonly uint32_t dirty_most      # in slots
     cdef readonly uint32_t dirty_batch     # LPAs that are prepared to be written at a time
     cdef readonly uint64_t bound_writes    # translation pages written for the bound

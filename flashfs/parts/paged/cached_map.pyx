@@ -1,14 +1,14 @@
 # distutils: language = c++
-"""A cache of entries over translation pages in flash: DFTL's mapping (A. Gupta et al., DFTL, ASPLOS 2009), and that of
-the schemes which take it as it is.
+"""A cache of entries over translation pages in flash: DFTL's mapping (A. Gupta et al., DFTL, ASPLOS 2009), also used by
+other schemes.
 
-What that paper brings is the cached mapping table (CMT) with its eviction. The pages, their directory, cleaning's
-updates, trims and recovery are those of every demand-paged mapping (flashfs.parts.paged.demand_map).
+The cached mapping table (CMT) with its eviction is the paper's. The pages, their directory, cleaning's updates, trims
+and recovery are those of every demand-paged mapping (flashfs.parts.paged.demand_map).
 
-*Dirty bound.* LazyFTL and IB-FTL hold a share of the cache dirty at most, so that a recovery has no more to find (N.
-Dayan et al., GeckoFTL, SIGMOD 2016, 5.3). Before a run is bound, the translation page whose dirty entry is the oldest
-is written, until the run's entries may be dirty too. What cleaning changes, and would be one too many, is pending
-instead; so is what a recovery found: it is cached as it is, clean, and goes to its page with the pending entries.
+*Dirty bound.* In LazyFTL and IB-FTL at most a share of the cache is dirty, which bounds what a recovery has to find (N.
+Dayan et al., GeckoFTL, SIGMOD 2016, 5.3). Before a run is bound, the translation page with the oldest dirty entry is
+written, until the run's entries may be dirty too. An entry that cleaning changes is pending instead if it would exceed
+the bound; so is one that a recovery found: it is cached clean, and goes to its page with the pending entries.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -29,8 +29,8 @@ BATCH_MOST = 256
 
 
 cdef class CachedMap(CacheMap):
-    """``slots`` entries in DRAM, ``protected_share`` per cent of them for those that were hit; ``fixed``: that is
-    how many it has, whatever DRAM there is. ``dirty_share`` per cent of them may be dirty, one at least."""
+    """``slots`` entries in DRAM, ``protected_share`` per cent of them for those that were hit; ``fixed``: the number
+    does not grow with the DRAM. ``dirty_share`` per cent of them may be dirty, one at least."""
 
     def __cinit__(self, Engine ssd not None, uint32_t slots, uint32_t protected_share, bint fixed=False, *,
                   uint32_t dirty_share=100, **_):
@@ -41,8 +41,8 @@ cdef class CachedMap(CacheMap):
         self.resize(slots)
 
     def resize(self, slots):
-        """A new, empty CMT. No page of a batch may push another of it out: each takes a place in the probationary
-        segment and pushes one that was protected back into it, and both must fit there."""
+        """A new, empty CMT. No entry of a batch may evict another of it: each takes a place in the probationary
+        segment, and pushes a protected one back into it, and both must fit there."""
         slots = max(SLOTS_LEAST, min(slots, self.ssd.lpas))
         self.cmt = Cmt(slots, self.protected_share, self.gtd.n, self.per_page, self.bounded)
         self.batch = max(1, min(BATCH_MOST, (slots - self.cmt.protected_most - 1) // 2))
@@ -51,12 +51,12 @@ cdef class CachedMap(CacheMap):
         if self.bounded:
             self.pending_most = min(2 * self.per_page, self.dirty_most)
 
-    # --- what the host asks: everything that reads, writes and cleans happens here
+    # --- the host's requests: all reads, writes and cleaning happen here
 
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
                           int64_t* ready) except? 0xFFFFFFFF nogil:
-        """The entries of the first LPAs are cached. A miss waits for the write-back of the dirty entry that it pushes
-        out, then for its own translation page; misses do not wait for each other."""
+        """Caches the entries of the first LPAs; returns of how many. A miss waits for the write-back of the dirty entry
+        that it evicts, then for its own translation page; misses do not wait for each other."""
         cdef uint32_t i, slot, ppa
         cdef uint64_t reads
         cdef int64_t start = ready[0]
@@ -89,8 +89,8 @@ cdef class CachedMap(CacheMap):
         return n
 
     cdef int make_clean(self, const uint32_t* lpas, uint32_t n) except -1 nogil:
-        """These entries, which are cached, may be dirty without one too many being so; the map's clock goes on to
-        when. Writing may clean, which changes what is dirty."""
+        """Writes pages back until these cached entries may become dirty within the bound; advances the map's clock.
+        Writing may clean, which changes what is dirty."""
         cdef uint32_t i, more
         while True:
             more = 0
@@ -102,8 +102,8 @@ cdef class CachedMap(CacheMap):
             self.bound_writes += 1
 
     cdef bint could_make_slot(self) except -1 nogil:
-        """As ``make_slot``, for a read. If the image takes no more, or is not to be changed, the read goes past the
-        cache: what can be read must not fail for what cannot be written."""
+        """As ``make_slot``, for a read. False if the image is full or read-only: then the read bypasses the cache, as a
+        read must not fail because nothing can be written."""
         if not self.cmt.is_dirty(self.cmt.victim()):
             self.make_slot()
             return True
@@ -117,8 +117,8 @@ cdef class CachedMap(CacheMap):
         return True
 
     cdef int make_slot(self) except -1 nogil:
-        """A free slot of the CMT; the map's clock goes on to when there is one. A dirty entry takes all dirty ones of
-        its translation page with it to flash (batch update, 3.4 of the paper); they stay, clean."""
+        """Frees a slot of the CMT; advances the map's clock to when there is one. A dirty entry takes all dirty ones of
+        its translation page with it to flash (batch update, 3.4 of the paper); the others stay cached, clean."""
         cdef uint32_t slot
         while self.cmt.used == self.cmt.slots:
             slot = self.cmt.victim()
@@ -165,11 +165,11 @@ cdef class CachedMap(CacheMap):
         return 0
 
     cdef int put(self, uint32_t slot, uint32_t ppa) except -1 nogil:
-        """What the entry says from now on, in the battery too."""
+        """Sets the entry, in the battery too."""
         self.cmt.put(slot, ppa)
         return self.saved.put_slot(slot, self.cmt.lpa[slot], ppa) if self.keeps() else 0
 
-    # --- what the base asks of the cache
+    # --- the cache's answers to the base class
 
     cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil:
         cdef uint32_t slot = self.cmt.find(lpa)
@@ -179,7 +179,7 @@ cdef class CachedMap(CacheMap):
         return True
 
     cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """At the bound, less what a run that is prepared may need of it, the entry says so and stays clean: False, as
+        """At the bound, less what a prepared run may need, the entry is updated but stays clean. Then returns False, as
         if it were not cached, so that it is pending too."""
         cdef uint32_t slot = self.cmt.find(lpa)
         if slot == NONE:
@@ -210,7 +210,7 @@ cdef class CachedMap(CacheMap):
         return self.cmt.forget_page(page)
 
     cdef int clear_slots(self, uint32_t page) except -1 nogil:
-        """The battery has the dirty entries of that page no more."""
+        """Removes the dirty entries of that page from the battery."""
         cdef uint32_t slot = self.cmt.first_dirty[page] if self.keeps() else NONE
         while slot != NONE:
             self.saved.clear_slot(slot)
@@ -225,8 +225,8 @@ cdef class CachedMap(CacheMap):
         self.take_back()
 
     cdef int take_back(self) except -1:
-        """What was dirty in the cache before a mount is there again: beside an empty cache it would take room that
-        nobody has given it. But not behind damage, where entries go to their pages before anybody believes them."""
+        """Moves pending entries to the cache: before the mount they were dirty there, and as pending entries they would
+        take DRAM beyond the budget. Not after damage, when entries must go to their pages first, which checks them."""
         cdef uint64_t i, n = self.cmt.slots - self.cmt.used
         cdef uint32_t least = self.dirty_batch if self.bounded else 0
         if self.bounded:
@@ -280,7 +280,7 @@ cdef class CachedMap(CacheMap):
         self.resize(min(slots, self.saved.slots) if self.will_keep() else slots)
 
     def slots_in(self, room):
-        """How many slots so many bytes are."""
+        """How many slots fit into so many bytes."""
         return room // ENTRY_BYTES
 
     def tables(self):

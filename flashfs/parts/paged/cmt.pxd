@@ -5,7 +5,7 @@ cpdef enum:
     ENTRY_BYTES = 29         # the most that a slot takes: six words, its flags, and its share of the hash table
 
 
-cdef enum:                   # beside the CMT's own flags of a slot: those of mappings have other bits
+cdef enum:                   # flags of a slot that mappings use, beside the CMT's own
     AGED = 128               # dirty since before the last fence
 
 
@@ -13,12 +13,12 @@ cdef class Cmt:
     cdef readonly uint32_t slots, used, protected_most, protected_n, dirty_n
     cdef uint32_t* lpa
     cdef uint32_t* ppa
-    cdef uint32_t* older                   # of its segment: the next one to go
+    cdef uint32_t* older                   # of its segment: the one that leaves before it
     cdef uint32_t* newer
     cdef uint32_t* chain                   # of its bucket
     cdef uint32_t* next_dirty              # of its translation page
     cdef uint32_t* first_dirty             # of each translation page
-    cdef uint32_t* page_before             # of each translation page that has some: the queue, if there is one
+    cdef uint32_t* page_before             # of each translation page with dirty entries: the queue, if there is one
     cdef uint32_t* page_behind
     cdef readonly uint32_t first_page, last_page  # of that queue; NONE: no entry is dirty
     cdef readonly bint queued

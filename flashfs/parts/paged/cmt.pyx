@@ -1,12 +1,12 @@
 """The cached mapping table (CMT) of a demand-paged mapping: entries {LPA, PPA} in a segmented LRU.
 
-An entry comes into the probationary segment. A hit takes it to the top of the protected one; what that pushes out at
-the bottom goes back to the top of the probationary segment, from whose bottom entries leave (A. Gupta et al., DFTL,
+A new entry goes to the probationary segment. A hit moves it to the top of the protected one; an entry that drops off
+its bottom goes back to the top of the probationary segment, from whose bottom entries leave (A. Gupta et al., DFTL,
 ASPLOS 2009, section 3.2, which names segmented LRU and gives no sizes).
 
-The dirty entries of a translation page are on a list of their own: whoever writes the page takes them all. A cache of
-which only a share may be dirty also keeps a queue of the pages that have such entries: the page whose oldest one became
-dirty first is the next to be written.
+The dirty entries of a translation page are on a list of their own: writing the page takes them all. A cache of which
+only a share may be dirty also has a queue of the pages with dirty entries: the page whose first one became dirty
+earliest is the next to be written.
 """
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -73,7 +73,7 @@ cdef class Cmt:
         return 0
 
     cdef int clear(self) noexcept nogil:
-        """No entry is cached."""
+        """Forgets every entry."""
         cdef uint32_t slot
         memset(self.buckets, 0xFF, <uint64_t> 4 << self.bucket_bits)
         memset(self.first_dirty, 0xFF, <uint64_t> self.pages * 4)
@@ -124,7 +124,7 @@ cdef class Cmt:
         return 0
 
     cdef int touch(self, uint32_t slot) noexcept nogil:
-        """A hit."""
+        """A hit: moves the entry to the top of the protected segment."""
         cdef uint32_t low
         self.unlink(slot)
         if self.protected_most == 0:
@@ -179,15 +179,15 @@ cdef class Cmt:
         return 0
 
     cdef int put(self, uint32_t slot, uint32_t ppa) noexcept nogil:
-        """The entry says something else than its translation page from now on. It is not old any more; but a trim
-        leaves no page that a scan could find."""
+        """Changes the entry, which is dirty from now on. It is no longer AGED, but a trim (NONE) keeps the flag, since
+        it leaves no page that a scan could find."""
         self.ppa[slot] = ppa
         if ppa != NONE:
             self.flags[slot] &= <uint8_t> ~AGED
         return 0 if self.flags[slot] & DIRTY else self.mark(slot)
 
     cdef int mark(self, uint32_t slot) noexcept nogil:
-        """A clean entry is dirty from now on."""
+        """Makes a clean entry dirty."""
         cdef uint32_t page = self.lpa[slot] // self.per_page
         self.flags[slot] |= DIRTY
         self.dirty_n += 1
@@ -198,7 +198,7 @@ cdef class Cmt:
         return 0
 
     cdef int clean_page(self, uint32_t page) noexcept nogil:
-        """The translation page says what its entries say."""
+        """The translation page was written: its entries are clean."""
         cdef uint32_t slot = self.first_dirty[page]
         if self.queued and slot != NONE:
             self.dequeue(page)
@@ -210,7 +210,7 @@ cdef class Cmt:
         return 0
 
     cdef int forget_page(self, uint32_t page) noexcept nogil:
-        """Its entries are cached no more, dirty or not."""
+        """Removes the page's entries, dirty or not."""
         cdef uint32_t lpa, slot
         self.clean_page(page)
         for lpa in range(page * self.per_page, (page + 1) * self.per_page):
@@ -223,7 +223,7 @@ cdef class Cmt:
         return self.flags[slot] & DIRTY
 
     cdef int enqueue(self, uint32_t page) noexcept nogil:
-        """The first of its entries becomes dirty."""
+        """Appends a page to the queue: its first entry becomes dirty."""
         self.page_before[page] = self.last_page
         self.page_behind[page] = NONE
         if self.last_page != NONE:
@@ -245,7 +245,7 @@ cdef class Cmt:
             self.last_page = before
         return 0
 
-    # --- for people and tests
+    # --- for users and tests
 
     def sizes(self):
         """(bytes as a controller packs them, as allocated)."""

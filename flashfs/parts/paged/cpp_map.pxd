@@ -1,4 +1,4 @@
-# Assignment to a C++ map. That of libcpp lets bad_alloc through, which ends the process; this one raises MemoryError.
+# Assignment to a C++ map. libcpp's does not catch bad_alloc, which ends the process; this one raises MemoryError.
 cdef extern from * nogil:
     """
     template <class Map, class Key, class Value> static void flashfs_assign(Map& map, Key key, Value value) {

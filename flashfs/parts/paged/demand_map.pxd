@@ -6,12 +6,12 @@ from flashfs.parts.paged.pending_entries cimport Found
 
 
 cdef class DemandMapping(EntryPages):
-    cdef int64_t saved_n                   # LPAs that are mapped by the checkpoint that was loaded; -1: it did not say
+    cdef int64_t saved_n                   # LPAs that are mapped by the checkpoint that was loaded; < 0: unknown
     cdef public bint syncs_first           # a recovery writes its entries back before the host is served
-    cdef bint scanned                      # the mount was no clean one
+    cdef bint scanned                      # the mount was not clean
     cdef Found found                       # by a recovery
-    cdef uint64_t stamp                    # of the battery that goes with the checkpoint that was loaded; 0: none
-    cdef object known                      # taken from it: the newest sequence number there is, and word TRIMMED
+    cdef uint64_t stamp                    # of the battery region that belongs to the loaded checkpoint; 0: none
+    cdef object known                      # from the battery: the newest sequence number, word TRIMMED, order; or None
     cdef uint32_t* lists                   # three of ``list_room``: LPAs, PPAs, what flash should say
     cdef uint32_t* twins
     cdef uint32_t list_room

@@ -1,12 +1,12 @@
 # distutils: language = c++
-"""Demand-paged mappings of entries: what the engine asks of a mapping, on top of translation pages (entry_pages.pyx).
+"""Demand-paged mappings of entries: the engine's mapping interface, on top of translation pages (entry_pages.pyx).
 
 Pages are written back where the scheme makes room in its cache (``prepare``), after a move (``moves_end``), and between
-requests (``housekeep``); never inside a change. A checkpoint writes no pages: it takes the directory, and what is newer
-than the pages as it is. So what a recovery starts from is exact, and it adds what was programmed and trimmed since. If
-a battery has all of that, and proves itself, there is nothing to add.
+requests (``housekeep``); never inside a change. A checkpoint writes no pages: it takes the directory, and the entries
+that are newer than the pages. So a recovery starts from an exact state, and adds what was programmed and trimmed since.
+If a battery has all of that, and proves itself, there is nothing to add.
 
-A scheme brings the cache: what it holds, what leaves it when, and six answers about it.
+A scheme adds the cache: what it holds, when it evicts, and the six methods that entry_pages.pxd lists for it.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -35,7 +35,7 @@ cdef enum:
     UNASKED = 0xFF           # no answer of ``confirm``
 
 cdef uint32_t UNSEEN = NONE - 1
-STRAYS = -2                  #: in place of the count of mapped LPAs: nobody knows it, and ``EntryPages.strays``
+STRAYS = -2                  #: in place of the count of mapped LPAs: it is unknown, and ``EntryPages.strays`` is set
 MAP_STRAYS = {"mapped": struct.pack("<q", STRAYS)}
 
 
@@ -46,7 +46,7 @@ def saved_bytes(lpas, page_bytes):
 
 
 cdef class DemandMapping(EntryPages):
-    """What every demand-paged mapping of entries has; a scheme adds its cache."""
+    """The base of every demand-paged mapping of entries; a scheme adds its cache."""
 
     def __cinit__(self, Engine ssd not None, *_, **__):
         self.list_room = max(self.per_page, ssd.nand.pages_per_block)
@@ -64,7 +64,7 @@ cdef class DemandMapping(EntryPages):
     # --- the mapping's interface
 
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
-        """Of LPAs that are prepared, so nothing is read."""
+        """For prepared LPAs, so nothing is read."""
         return self.peek(lpas, n, ppas)
 
     cdef int peek(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil:
@@ -74,12 +74,12 @@ cdef class DemandMapping(EntryPages):
                 continue
             page = self.page_of(lpas[i])
             self.look(page)
-            if not self.newest(lpas[i], ppas + i):  # the page may have been made again
+            if not self.newest(lpas[i], ppas + i):  # the page may have been rebuilt
                 ppas[i] = self.looked[lpas[i] - page * self.per_page]
         return 0
 
     cdef uint32_t unmapped_from(self, uint32_t lpa, uint32_t n) noexcept nogil:
-        """Where there is no translation page, nothing pending and nothing cached, nothing is mapped."""
+        """Nothing is mapped where there is no translation page, nothing pending and nothing cached."""
         cdef uint32_t page, end, first = lpa
         while first < lpa + n:
             page = self.page_of(first)
@@ -92,7 +92,7 @@ cdef class DemandMapping(EntryPages):
         return first - lpa
 
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil:
-        """Up to the end of a translation page at a time: one read of it, if there is something in it to be known."""
+        """Up to the end of a translation page at a time, which is read once, if it exists."""
         cdef uint32_t page = self.page_of(lpa)
         n = min(n, page * self.per_page + self.entries_of(page) - lpa)
         self.pending.reserve(n)
@@ -106,7 +106,7 @@ cdef class DemandMapping(EntryPages):
         return self.unbind_all(lpa, n, olds)
 
     cdef int unbind_strays(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
-        """As ``unbind``. 1 if any of the LPAs was mapped, whether or not a page dies of it."""
+        """As ``unbind``. Returns 1 if any of the LPAs was mapped, whether or not a page dies."""
         cdef uint32_t i
         cdef bint any_mapped = False
         self.unbind_all(lpa, n, olds)
@@ -126,7 +126,8 @@ cdef class DemandMapping(EntryPages):
         return 0
 
     cdef int unbind_part(self, uint32_t lpa, uint32_t n, uint32_t* olds) except -1 nogil:
-        """LPAs of one translation page. If they are all of it, the page goes with them."""
+        """Unbinds LPAs of one translation page. If they are all of its LPAs, the page goes too, unless a recovery works
+        from pages."""
         cdef uint32_t page = self.page_of(lpa), first = page * self.per_page, i, kept = 0
         cdef uint32_t page_ppa = self.gtd.where(page)
         cdef uint64_t gain = 0
@@ -155,7 +156,7 @@ cdef class DemandMapping(EntryPages):
         return self.put_newer(self.lists, self.lists + self.list_room, NULL, kept)
 
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
-        """What is cached is changed there, the rest is pending until ``moves_end``."""
+        """Cached entries change in the cache, the others are pending until ``moves_end``."""
         cdef uint32_t i, kept = 0
         cdef uint64_t gain = 0
         self.changes()
@@ -172,7 +173,7 @@ cdef class DemandMapping(EntryPages):
         return self.put_newer(self.lists, self.lists + self.list_room, self.lists + 2 * self.list_room, kept)
 
     cdef int moves_end(self) except -1 nogil:
-        """Cleaning is through with a block: its entries go to their translation pages, page by page (DFTL, 3.4)."""
+        """Cleaning has finished a block: its entries go to their translation pages, page by page (DFTL, 3.4)."""
         cdef uint64_t at = 0
         while self.pending.moved_n:
             while self.pending.expected[at] == UNSEEN:
@@ -184,9 +185,9 @@ cdef class DemandMapping(EntryPages):
         return 0
 
     cdef int confirm(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n, uint8_t* answers) except -1 nogil:
-        """From DRAM, if that can say. Else the translation page decides when the entry goes there (``put_pending``):
-        to read it twice for every page that is moved would double what cleaning costs. Where validity is late, a page
-        that nobody names is nothing unusual, and to move it would cost more than to read what says so."""
+        """Answers from DRAM if possible. Else it says LIVE, and the translation page decides when the entry goes there
+        (``put_pending``): reading it twice for every moved page would double the cost of cleaning. If validity is late,
+        pages that no LPA names are common, and moving one costs more than the read that shows it."""
         cdef uint32_t i, ppa = NONE
         if self.ssd.validity.late:
             return self.confirm_late(lpas, ppas, n, answers)
@@ -205,7 +206,7 @@ cdef class DemandMapping(EntryPages):
 
     cdef int confirm_late(self, const uint32_t* lpas, const uint32_t* ppas, uint32_t n,
                           uint8_t* answers) except -1 nogil:
-        """As ``confirm``, each by what the map says now; each translation page is read once for all of its LPAs."""
+        """As ``confirm``, by what the map says now; each translation page is read once for all of its LPAs."""
         cdef uint32_t i, k, ppa = NONE
         memset(answers, UNASKED, n)
         for i in range(n):
@@ -246,11 +247,11 @@ cdef class DemandMapping(EntryPages):
         return self.write_down(self.pending_most, DRAINED)
 
     cdef uint64_t dirty(self) noexcept nogil:
-        """Pending entries: those of the cache go when the cache needs their room."""
+        """Pending entries. Dirty ones of the cache do not count: they go when the cache needs their room."""
         return self.pending.n
 
     cdef bint write_next(self) except -1 nogil:
-        """The page of the highest LPA."""
+        """Writes the page of the highest pending LPA."""
         if self.pending.n:
             self.write_back(self.page_of(self.pending.lpa[self.pending.n - 1]))
             return True
@@ -270,7 +271,7 @@ cdef class DemandMapping(EntryPages):
             self.begin_keeping()
         return 0
 
-    # --- recovery: the checkpoint's entries stand until every LPA is settled
+    # --- recovery: the checkpoint's entries count until every LPA is settled
 
     def reset(self):
         self.gtd.forget()
@@ -292,19 +293,19 @@ cdef class DemandMapping(EntryPages):
         return self.found.add(lpa, ppa)
 
     def recovery_ends(self):
-        """What was found is pending."""
+        """Makes the entries that were found pending."""
         self.found.into(self.pending)
         super().recovery_ends()
 
     def device_ready(self):
         super().device_ready()
         if self.saved is not None and self.saved.state == WAITING:
-            self.saved.wait()               # what a recovery doubted it has settled
+            self.saved.wait()               # the recovery has settled what it doubted
             if not self.scanned:
                 self.saved.ready()
 
     def save(self):
-        """The directory, and what is newer than the pages; docs/ftl/dftl.md has the bytes."""
+        """The directory, and the entries newer than the pages; docs/ftl/dftl.md gives the format."""
         return {
             **self.gtd.save(),
             "newer": pack_newer(*self.newer(), self.per_page),
@@ -313,14 +314,14 @@ cdef class DemandMapping(EntryPages):
         }
 
     def battery_section(self):
-        """The stamp of the region that goes with this checkpoint; and the sum over all user pages that are named, if to
-        make it again pages would have to be read, and it is known."""
+        """The stamp of the region that belongs to this checkpoint; and the sum over all user pages that are named, if
+        it is known and recomputing it would read pages."""
         stamp = struct.pack("<Q", self.ssd.meta.checkpoint_id + 1)
         total = self.saved.sum if self.saved.validity.keeps_sum() else None
         return stamp + (struct.pack("<Q", total) if total is not None else b"")
 
     def newer(self):
-        """(LPAs, PPAs), ascending: what the cache and the pending entries have that the pages do not."""
+        """(LPAs, PPAs), ascending: the entries of the cache and the pending ones that are newer than the pages."""
         n = self.pending.n
         lpas, ppas = (numpy.asarray(array, numpy.uint32) for array in self.dirty_entries())
         if n:
@@ -332,7 +333,7 @@ cdef class DemandMapping(EntryPages):
         return lpas[last], ppas[last]
 
     def load(self, sections):
-        """The inverse; ValueError says what cannot be."""
+        """The inverse; ValueError if a section is impossible."""
         pages = self.ssd.nand.blocks * self.ssd.nand.pages_per_block
         self.reset()
         self.gtd.load(sections, pages)
@@ -349,14 +350,14 @@ cdef class DemandMapping(EntryPages):
             self.saved.sum_is(total[0])
 
     def verify(self, bint whole=True):
-        """Each translation page that the directory names is live. ``whole``: the pages are read, and name each live
-        page once. A clean mount reads none: a page is verified when it is read."""
+        """Checks that each translation page that the directory names is live. ``whole``: also reads the pages, and
+        checks that they name each live page once. A clean mount reads none: a page is verified when it is read."""
         cdef MapCheck agreement = MapCheck(self.ssd)
         cdef uint32_t lpa, ppa = NONE
         wrong = self.misplaced(whole)
         self.scanned = whole
         if wrong is None and self.known is not None:
-            return                          # it was held against validity when it was taken from the battery
+            return                          # it was compared with validity when it was taken from the battery
         if wrong is None and whole:
             lpa = self.unmapped_from(0, self.ssd.lpas)
             while lpa < self.ssd.lpas:
@@ -373,7 +374,7 @@ cdef class DemandMapping(EntryPages):
             raise ValueError(wrong)
 
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
-        """Page by page: to ask for each LPA by itself would read each page as often as it has entries."""
+        """In LPA order, so that each translation page is read once, not once for each entry."""
         cdef uint32_t lpa = 0, at = NONE
         while lpa < self.ssd.lpas:
             lpa += self.unmapped_from(lpa, self.ssd.lpas - lpa)
@@ -398,8 +399,8 @@ cdef class DemandMapping(EntryPages):
         return steps
 
     def write_found(self):
-        """LazyFTL's order of things: what was recovered is in its translation pages before the host is served. Behind
-        the recovery's checkpoint, which has all of it: a cut here costs nothing but the time."""
+        """As in LazyFTL, the recovered entries go to their translation pages before the host is served. This is after
+        the recovery's checkpoint, which has all of them, so a cut here loses only time."""
         cdef uint32_t page
         entries, pages = len(self.newer()[0]), self.writebacks
         self.ssd.map_ns = self.ssd.now_ns
@@ -415,7 +416,7 @@ cdef class DemandMapping(EntryPages):
         return f"{entries} entries to {self.writebacks - pages} translation pages"
 
     def take_kept(self):
-        """Mapping and validity as the battery has them, if it is the one of the checkpoint that was loaded."""
+        """Takes mapping and validity from the battery, if it belongs to the checkpoint that was loaded."""
         if not self.stamp:
             return "the checkpoint says that there was none"
         before = self.gtd.save()
@@ -444,7 +445,7 @@ cdef class DemandMapping(EntryPages):
         self.saved.stand()
         return True
 
-    # --- for people
+    # --- for users
 
     def tables(self):
         page = self.ssd.nand.page_bytes
@@ -470,7 +471,7 @@ cdef class DemandMapping(EntryPages):
         super().forget_counts()
 
     def explain(self, uint32_t lpa):
-        """Where the entry of an LPA is, and what it says, as far as DRAM knows it."""
+        """Where the entry of an LPA is, and what it says, as far as DRAM knows."""
         cdef uint32_t ppa = NONE, page = self.page_of(lpa)
         cdef int64_t at = self.pending.find(lpa)
         page_ppa = self.gtd.known(page)
@@ -484,8 +485,8 @@ cdef class DemandMapping(EntryPages):
         return {**out, "where": where, "ppa": None if ppa == NONE else ppa}
 
     def check(self):
-        """Pending entries ascend, and name pages of this chip; no PPA is another page's; as many translation pages live
-        as were asked for at most, each twice (``require_room``)."""
+        """Checks that pending entries ascend, that no two translation pages are at one PPA, and that no more superseded
+        ones live than there are ids (``require_room``)."""
         problems = []
         cdef uint64_t i
         for i in range(1, self.pending.n):

@@ -37,22 +37,22 @@ cdef class EntryPages(PagedMapping):
     cdef int wait_for_most(self, uint64_t entries, uint32_t blocks) except -1
     cdef int give_room_back(self) except -1 nogil
     cdef readonly uint64_t writebacks, entries_written
-    cdef uint32_t watched                  # a page of which it is to be known whether another version took its place,
-    cdef bint outdated                     # ... and whether one did
+    cdef uint32_t watched                  # a page that is watched for a new version
+    cdef bint outdated                     # ... and whether it got one
     cdef uint32_t* image                   # the translation page being read, changed and written
     cdef uint32_t image_of, image_ppa     # which page that is, and which version of it; NONE: none
-    cdef uint32_t* looked                  # the one that was looked at last for whoever is not the host
+    cdef uint32_t* looked                  # the translation page read last by ``look``, not for the host
     cdef uint32_t looked_of, looked_ppa
-    cdef readonly MapBattery saved         # that has all this too; None: there is none
-    cdef readonly bint strays              # after damage: several LPAs may name a page, or one that is another's by now
-    # what a cache of entries answers
+    cdef readonly MapBattery saved         # the battery that keeps all this; None: there is none
+    cdef readonly bint strays              # after damage: several LPAs may name a page, or a page may be another LPA's
+    # implemented by a cache of entries
     cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil
     cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil
     cdef uint32_t dirty_of(self, uint32_t first, uint32_t n, uint32_t* image) noexcept nogil
     cdef int cleaned(self, uint32_t page) except -1 nogil
     cdef int uncache(self, uint32_t page) except -1 nogil
     cdef int uncache_all(self) noexcept nogil
-    # what a cache asks
+    # called by a cache
     cdef uint32_t page_of(self, uint32_t lpa) noexcept nogil
     cdef uint32_t entries_of(self, uint32_t page) noexcept nogil
     cdef int fetch(self, uint32_t page) except -1 nogil

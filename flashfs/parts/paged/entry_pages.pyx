@@ -1,16 +1,16 @@
 # distutils: language = c++
-"""Entries in translation pages: 4 bytes an LPA, a directory of the pages (GTD) in DRAM, and what is newer than they.
+"""Entries in translation pages: 4 bytes per LPA, a directory of the pages (GTD) in DRAM, and the entries newer than the
+pages.
 
 Translation page ``id`` holds the PPAs of ``per_page`` LPAs, from ``id * per_page`` on; NONE is a hole. A page of which
-all entries are holes does not exist. What is newer than a translation page is in one of two places: in the scheme's
-cache, as a dirty entry, or among the *pending* entries, where cleaning, trims and recovery put what no cache holds. A
-cached entry counts before a pending one, and that before the page.
+all entries are holes does not exist. A newer entry is in one of two places: in the scheme's cache, as a dirty entry, or
+among the *pending* entries, where cleaning, trims and recovery put what no cache holds. A cached entry takes precedence
+over a pending one, and that over the page.
 
-Writing a page back takes everything newer that there is of it, cached or pending: one read and one program for all of
-them.
+Writing a page back takes all of its newer entries, cached or pending: one read and one program for all of them.
 
-With a battery (map_battery.pyx) all of that is kept in NVRAM, continuously. Whatever changes what the mapping names
-tells the battery first how the sum of that changes.
+With a battery (map_battery.pyx) all of that is kept in NVRAM, continuously. A change of what the mapping names first
+reports to the battery how the sum changes.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -33,9 +33,9 @@ cdef uint32_t UNSEEN = NONE - 1
 
 
 cdef class Gtd(PageDirectory):
-    """The directory: 4 bytes a translation page, in DRAM. Who has it elsewhere derives from it (map_btree.pyx), and
-    says where a *page* is, of LPAs from ``page * per_page`` on; its *id*, which its OOB says, is ``first_id + page``.
-    """
+    """The directory: 4 bytes per translation page, in DRAM. The one in flash derives from it (map_btree.pyx). It says
+    where a *page* is, of LPAs from ``page * per_page`` on; the page's *id*, which is in its OOB, is ``first_id +
+    page``."""
 
     def __cinit__(self, EntryPages mapping not None, uint32_t n, *_, **__):
         self.mapping = mapping
@@ -59,11 +59,11 @@ cdef class Gtd(PageDirectory):
         return 0
 
     cdef uint32_t where(self, uint32_t page) except? 0xFFFFFFFE nogil:
-        """The newest version of a page, or NONE: it does not exist. May read; the map's clock goes on then."""
+        """The newest version of a page, or NONE: it does not exist. May read, which advances the map's clock."""
         return self.page_ppas[page]
 
     cdef uint32_t known(self, uint32_t page) noexcept nogil:
-        """The same without a read: NONE if that cannot be."""
+        """As ``where``, but without a read: NONE if that needs one."""
         return self.page_ppas[page]
 
     cdef bint absent(self, uint32_t page) noexcept nogil:
@@ -71,15 +71,15 @@ cdef class Gtd(PageDirectory):
         return self.page_ppas[page] == NONE
 
     cdef int replaced(self, uint32_t old, uint32_t ppa) noexcept nogil:
-        """A page was at ``old`` and is at ``ppa`` now; either may be NONE."""
+        """A page moved from ``old`` to ``ppa``; either may be NONE."""
         return 0
 
     cdef int housekeep(self) except -1 nogil:
-        """What the directory has to write back to flash before more of it changes; it may clean."""
+        """Writes back what the directory must before more of it changes; may clean."""
         return 0
 
     cdef int quiet(self, bint on) noexcept nogil:
-        """While it is ``on``, looks change no cache of the directory's."""
+        """While it is ``on``, lookups do not change the directory's cache."""
         return 0
 
     cdef uint32_t id_at(self, uint32_t ppa) noexcept nogil:
@@ -96,7 +96,7 @@ cdef class Gtd(PageDirectory):
         return n
 
     def forget(self):
-        """There is no page."""
+        """Forgets all pages."""
         memset(self.page_ppas, 0xFF, self.n * 4)
 
     def save(self):
@@ -104,7 +104,7 @@ cdef class Gtd(PageDirectory):
         return {"gtd": array_u32(self.page_ppas, self.n).tobytes()}
 
     def load(self, sections, pages):
-        """The inverse, on a chip of so many pages; ValueError says what cannot be."""
+        """The inverse, on a chip of so many pages; ValueError if a section is impossible."""
         page_ppas = numpy.frombuffer(sections["gtd"], "<u4")
         named = page_ppas[page_ppas != NONE]
         if len(page_ppas) != self.n:
@@ -115,10 +115,10 @@ cdef class Gtd(PageDirectory):
             raise ValueError("gtd section: two translation pages at one PPA")
         array_u32(self.page_ppas, self.n)[:] = page_ppas
 
-    # of the battery: ``halves`` are PPAs of pages, ``pointers`` what a directory in flash has beside its root
+    # the battery's: ``halves`` are PPAs of pages, ``pointers`` those that a directory in flash has beside its root
 
     cdef int save_in(self, MapBattery battery) except -1:
-        """All of it is put there."""
+        """Puts all of the directory into the battery."""
         cdef uint32_t page
         for page in range(self.n):
             if self.page_ppas[page] != NONE:
@@ -126,15 +126,15 @@ cdef class Gtd(PageDirectory):
         return 0
 
     def find_kept(self, halves, pointers):
-        """The PPAs of the pages that these name, an array of u32, or why there are none."""
+        """The PPAs of the pages that these name, an array of u32, or text that says why there are none."""
         return halves[halves != NONE]
 
     def take_kept(self, halves, pointers, named):
-        """The directory is that from now on, of so many pages."""
+        """Sets the directory to these, of ``named`` pages."""
         array_u32(self.page_ppas, self.n)[:] = halves
 
     def from_versions(self, ids, ppas):
-        """{section: bytes} of a checkpoint that never was, from all whole pages: by number, the oldest version first.
+        """{section: bytes} as a checkpoint would have them, from all whole pages: by number, the oldest version first.
         May read."""
         page_ppas = numpy.full(self.n, NONE, numpy.uint32)
         within = ids < self.n
@@ -168,8 +168,8 @@ cdef class KeptPages(TranslationPages):
 
 
 cdef class EntryPages(PagedMapping):
-    """What stands behind every demand-paged mapping of entries: demand_map.pyx makes a mapping of it, a scheme adds its
-    cache."""
+    """The base of every demand-paged mapping of entries: demand_map.pyx adds the mapping interface, a scheme its cache.
+    """
 
     def __cinit__(self, Engine ssd not None, *_, **__):
         cdef uint32_t page_bytes = ssd.nand.page_bytes
@@ -190,44 +190,44 @@ cdef class EntryPages(PagedMapping):
         free(self.looked)
 
     cdef int wait_for_most(self, uint64_t entries, uint32_t blocks) except -1:
-        """That so many entries wait between requests, and there is room for those of the pages of some blocks more."""
+        """Lets so many entries wait between requests, and makes room for those of the pages of ``blocks`` more."""
         self.pending_most = entries
         self.pending_room = entries + <uint64_t> blocks * self.ssd.nand.pages_per_block
         self.pending.shrink(self.pending_room)
         return self.pending.reserve(self.pending_room - min(self.pending_room, self.pending.n))
 
     cdef int give_room_back(self) except -1 nogil:
-        """What came of a recovery, or of much cleaning at once, took more; it is written now."""
+        """Frees the extra room that a recovery, or much cleaning at once, took, once its entries are written."""
         if self.pending.room > self.pending_room + self.pending_room // 4 and self.pending.n <= self.pending_most:
             with gil:
                 self.pending.shrink(self.pending_room)
         return 0
 
     cdef int find_pages_by(self, Gtd gtd, uint32_t ids) except -1:
-        """The directory is ``gtd`` from now on, with ``ids`` numbers of pages, its own among them: before anything is
+        """Sets the directory to ``gtd``, with ``ids`` numbers of pages, its own included. Call before anything is
         mapped."""
         self.gtd = gtd
         self.own_pages(KeptPages(self.ssd, gtd, ids), gtd)
         self.store.lasting = self.from_pages is not None
         return 0
 
-    # --- what a scheme's cache answers; by default there is none
+    # --- implemented by a scheme's cache; by default there is none
 
     cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil:
-        """Whether the LPA has an entry in the cache, and what it says. Disturbs nothing."""
+        """Whether the LPA has an entry in the cache, and what it says. Changes nothing."""
         return False
 
     cdef bint recache(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """If the LPA has an entry in the cache, that says ``ppa`` and is dirty from now on; whether it has."""
+        """If the LPA has an entry in the cache, sets it to ``ppa`` and makes it dirty; returns whether it has."""
         return False
 
     cdef uint32_t dirty_of(self, uint32_t first, uint32_t n, uint32_t* image) noexcept nogil:
-        """How many dirty entries there are of ``n`` LPAs from ``first`` on, all of one translation page; they go into
+        """How many dirty entries there are of ``n`` LPAs from ``first`` on, all of one translation page. Stores them in
         ``image``, if that is not NULL."""
         return 0
 
     cdef int cleaned(self, uint32_t page) except -1 nogil:
-        """The translation page says what the cache says of its LPAs."""
+        """The translation page was written: its cached entries are clean."""
         return 0
 
     cdef int uncache(self, uint32_t page) except -1 nogil:
@@ -239,12 +239,12 @@ cdef class EntryPages(PagedMapping):
         return 0
 
     cdef int replaces(self, uint32_t page) except -1 nogil:
-        """What is newer than the page in ``image`` is about to take its place: whoever has to know what was there
-        looks now. It leaves the image as it is."""
+        """Newer entries are about to go into ``image``: the last moment to read the old content. Must leave the image
+        as it is."""
         return 0
 
     def save_cache(self):
-        """Every dirty entry goes into the battery; how many slots the cache has."""
+        """Puts every dirty entry into the battery; returns how many slots the cache has."""
         return 0
 
     def dirty_entries(self):
@@ -261,8 +261,8 @@ cdef class EntryPages(PagedMapping):
         return min(self.per_page, self.ssd.lpas - page * self.per_page)
 
     cdef int fetch(self, uint32_t page) except -1 nogil:
-        """The page as it is in flash, in ``image``; the map's clock goes on to when it is there. One that cannot be
-        read is made again: its entries are pending then."""
+        """Reads the page from flash into ``image``; advances the map's clock. One that cannot be read is rebuilt: its
+        entries are pending then, and the image has only holes."""
         cdef uint32_t page_ppa = self.gtd.where(page)
         self.image_of = NONE
         if page_ppa != NONE and not self.store.read(page_ppa, self.gtd.first_id + page, <uint8_t*> self.image):
@@ -275,7 +275,7 @@ cdef class EntryPages(PagedMapping):
         return 0
 
     cdef int write_back(self, uint32_t page) except -1 nogil:
-        """Write a page when there is time to clean for it first, which may change what is cached and pending."""
+        """As ``write_page``, but cleans first if needed, which may change what is cached and pending."""
         cdef int64_t start = self.ssd.map_ns
         self.ssd.will_change()
         self.gtd.housekeep()
@@ -284,25 +284,25 @@ cdef class EntryPages(PagedMapping):
         return self.write_page(page)
 
     cdef int write_page(self, uint32_t page) except -1 nogil:
-        """One program for all that is newer than the page; the map's clock goes on to its end."""
+        """Writes all newer entries of the page, in one program; advances the map's clock to its end."""
         cdef uint32_t first = page * self.per_page, n = self.entries_of(page), i, ppa = NONE, old
         self.store.make_way()
         self.image_of = NONE
         while self.image_of != page:
             self.fetch(page)
             self.replaces(page)
-            if self.image_of != page:       # whoever asked what lives read other pages
+            if self.image_of != page:       # ``replaces`` may have read other pages
                 self.fetch(page)
             self.put_pending(page)
-            if self.ssd.validity.in_flash:  # now, not when it is programmed: to mend validity all pages are read
+            if self.ssd.validity.in_flash:  # before the program: rebuilding validity reads all pages
                 self.ssd.validity.prepare(2, False)
         self.entries_written += self.dirty_of(first, n, self.image)
         old = self.gtd.where(page)
         if self.same_image(page):
-            ppa = old                       # what a recovery took for newer was written already
+            ppa = old                       # a recovery took entries for newer that flash had already
         else:
             for i in range(n):
-                if self.image[i] != NONE or self.from_pages is not None:  # an older version is not to come back
+                if self.image[i] != NONE or self.from_pages is not None:  # else a recovery takes an older version
                     ppa = self.store.program(self.gtd.first_id + page, <const uint8_t*> self.image)
                     break
             self.replace(page, old, ppa)
@@ -313,19 +313,20 @@ cdef class EntryPages(PagedMapping):
         return 0
 
     cdef bint same_image(self, uint32_t page) except -1 nogil:
-        """Whether ``image``, with all that is newer, says what the page says. Asked by who may have entries that are
-        not newer (``replaces`` keeps what it said)."""
+        """Whether ``image``, with all newer entries, equals the page in flash. For a mapping that may have entries that
+        are not newer; its ``replaces`` copies the old content."""
         return False
 
     cdef int put_pending(self, uint32_t page) except -1 nogil:
-        """The page's pending entries, into ``image``: those whose move turned out to be another LPA's do not count."""
+        """Puts the page's pending entries into ``image``, except those whose moved page turns out to be another LPA's.
+        """
         cdef uint32_t first = page * self.per_page, end = first + self.entries_of(page), was
         cdef uint64_t at = self.pending.first_from(first)
         while at < self.pending.n and self.pending.lpa[at] < end:
             was = self.image[self.pending.lpa[at] - first]
             if self.pending.expected[at] != UNSEEN and self.pending.expected[at] != was:
                 self.disown(at)
-                if self.image_of != page:   # whoever was asked for its owner read other pages
+                if self.image_of != page:   # finding the owner may have read other pages
                     self.fetch(page)
                 at = self.pending.first_from(first)
                 continue
@@ -336,13 +337,13 @@ cdef class EntryPages(PagedMapping):
         return 0
 
     cdef int set_ppa(self, uint32_t page, uint32_t ppa) except -1 nogil:
-        """That version counts from now on; NONE: every entry is a hole."""
+        """Makes that version the current one; NONE: every entry is a hole."""
         return self.replace(page, self.gtd.where(page), ppa)
 
     cdef int replace(self, uint32_t page, uint32_t old, uint32_t ppa) except -1 nogil:
-        """As ``set_ppa``; it is at ``old``."""
+        """As ``set_ppa``, for a page that is at ``old``."""
         cdef int before = self.ssd.stopped
-        if self.looked_of == page:          # the next version may come to lie where that one lay
+        if self.looked_of == page:          # a later version may get the same PPA
             self.looked_of = NONE
         self.outdated |= self.watched == page
         self.changes()
@@ -366,7 +367,7 @@ cdef class EntryPages(PagedMapping):
         return PagedMapping.rebuild(self, page)
 
     cdef int remade(self, uint32_t page, uint32_t* lpas, uint32_t* ppas, uint32_t n) except -1 nogil:
-        """Its entries are pending then, each that nothing newer is known of."""
+        """Makes the rebuilt page's entries pending, except where a newer one is pending already."""
         cdef uint32_t i, kept = 0
         cdef uint64_t at
         for i in range(n):
@@ -377,7 +378,7 @@ cdef class EntryPages(PagedMapping):
         self.pending.merge(lpas, ppas, NULL, kept)
         at = self.pending.first_from(page * self.per_page)
         while at < self.pending.n and self.page_of(self.pending.lpa[at]) == page:
-            self.pending.settle(at)  # what a move expected of the page was true when it was made
+            self.pending.settle(at)  # the page is lost, so what a move expected of it cannot be checked
             at += 1
         return self.set_ppa(page, NONE)
 
@@ -395,7 +396,7 @@ cdef class EntryPages(PagedMapping):
     # --- entries
 
     cdef uint32_t entry(self, uint32_t lpa, bint* dirty) except? 0xFFFFFFFE nogil:
-        """What an LPA that is not cached has as its entry, read where it must be; whether that is newer than its
+        """The entry of an LPA that is not cached, read from flash if needed; sets ``dirty`` if it is newer than its
         page."""
         cdef uint32_t page = self.page_of(lpa), ppa = NONE
         cdef int64_t at = self.pending.find(lpa)
@@ -405,13 +406,13 @@ cdef class EntryPages(PagedMapping):
         if at < 0 and self.gtd.where(page) != NONE:
             self.fetch(page)
             ppa = self.image[lpa - page * self.per_page]
-            at = self.pending.find(lpa)     # the page may have been made again
+            at = self.pending.find(lpa)     # the page may have been rebuilt
         dirty[0] = at >= 0
         return self.pending.ppa[at] if at >= 0 else ppa
 
     cdef int judge(self, uint64_t at) except -1 nogil:
-        """A pending entry that cleaning put here: its page was moved because its OOB named the LPA. Does the map name
-        the page? Its translation page says."""
+        """Settles a pending entry from cleaning. Its page was moved because its OOB named the LPA; the translation page
+        says whether the LPA was really there."""
         cdef uint32_t lpa = self.pending.lpa[at], page = self.page_of(lpa), said
         self.fetch(page)
         at = <uint64_t> self.pending.find(lpa)
@@ -422,16 +423,16 @@ cdef class EntryPages(PagedMapping):
         return self.disown(at)
 
     cdef int disown(self, uint64_t at) except -1 nogil:
-        """The page that was moved is not that LPA's, whatever it says. Whoever it belongs to cannot be read: it names
-        the copy from now on, which gives EIO. But the entry may have waited until the block was erased and written
-        again: who is there now, and says so, has nothing to do with it. And an LPA that was written meanwhile has left
-        the copy, which died then."""
+        """The moved page is not that LPA's, though its OOB says so. The LPA that the map has at the old place gets the
+        copy, and reads of it give EIO. Not if the entry waited until the block was erased and written again: then the
+        page at the old place has its owner's LPA in its OOB, and the copy dies. And if the entry's LPA was written
+        meanwhile, the copy is dead already."""
         cdef uint32_t old = self.pending.expected[at], new = self.pending.ppa[at], owner, ppa = new
         cdef uint8_t status = 0
         cdef uint8_t[4096] raw
         cdef Oob oob
         self.doubts()
-        if self.ssd.validity.late:          # what such a store was told of the page went to the wrong one
+        if self.ssd.validity.late:          # such a store's reports of the page went to the wrong one
             self.strays = True
         if self.cached(self.pending.lpa[at], &ppa) and ppa != new:
             return self.drop_pending(at, at + 1)
@@ -452,7 +453,7 @@ cdef class EntryPages(PagedMapping):
         return 0
 
     cdef bint newest(self, uint32_t lpa, uint32_t* ppa) except -1 nogil:
-        """Whether something in DRAM says where the LPA is, and what."""
+        """Whether DRAM has an entry of the LPA; ``ppa`` gets it. May read to settle a pending one."""
         cdef int64_t at
         if self.cached(lpa, ppa):
             return True
@@ -465,7 +466,8 @@ cdef class EntryPages(PagedMapping):
         return at >= 0
 
     cdef int look(self, uint32_t page) except -1 nogil:
-        """The page in ``looked``, for whoever is not the host; it is not read again while it is the newest."""
+        """Gets the page into ``looked``, for callers other than host requests; reads it only if a newer version exists.
+        """
         cdef uint32_t page_ppa
         self.gtd.quiet(True)
         try:
@@ -487,7 +489,7 @@ cdef class EntryPages(PagedMapping):
     # --- the battery
 
     def keep_in(self, MapBattery battery not None):
-        """From the first change on ``battery`` keeps mapping and validity: before anything is mapped."""
+        """From the first change on, ``battery`` keeps mapping and validity. Call before anything is mapped."""
         self.saved = battery
         self.pending = PendingEntries(True)
         self.pending.reserve(self.pending_room)
@@ -496,8 +498,8 @@ cdef class EntryPages(PagedMapping):
         return self.saved is not None and self.saved.state == KEPT
 
     cdef int changes(self) except -1 nogil:
-        """Something is about to be changed: from here on the battery keeps it, or is believed no more. Of an image that
-        was opened to be read nothing is: what cannot be read is made again in DRAM alone."""
+        """Call before a change: from here on the battery keeps it, or is no longer believed. Does nothing on a
+        read-only image, where a page that cannot be read is rebuilt in DRAM alone."""
         if self.saved is None or self.saved.state == KEPT or self.ssd.frozen:
             return 0
         if self.saved.state == READY:
@@ -508,14 +510,15 @@ cdef class EntryPages(PagedMapping):
         return 0
 
     cdef int doubts(self) except -1 nogil:
-        """Flash is damaged, and mapping and validity may not agree any more: a battery that says so proves nothing."""
+        """Flash is damaged, so mapping and validity may disagree: the battery's sum proves nothing from now on."""
         return self.saved.refuse(True) if self.saved is not None else 0
 
     def will_keep(self):
         return self.saved is not None and not self.saved.refuses()
 
     def begin_keeping(self):
-        """Mapping and validity agree, and the newest checkpoint is durable: what is kept from now on goes with that."""
+        """Begins to keep; the words belong to the newest checkpoint. Mapping and validity must agree, and that
+        checkpoint must be durable."""
         if not self.will_keep():
             return
         if self.saved.state != KEPT:
@@ -528,7 +531,7 @@ cdef class EntryPages(PagedMapping):
         self.saved.settle(self.ssd.meta.checkpoint_id)
 
     cdef int save_pages(self) except -1:
-        """The directory and the pending entries."""
+        """Puts the directory and the pending entries into the battery."""
         cdef uint64_t i
         self.gtd.save_in(self.saved)
         for i in range(self.pending.n):
@@ -545,7 +548,7 @@ cdef class EntryPages(PagedMapping):
 
     cdef int put_newer(self, const uint32_t* lpas, const uint32_t* ppas, const uint32_t* expected,
                        uint32_t n) except -1 nogil:
-        """As PendingEntries.merge, and the battery has them too."""
+        """As PendingEntries.merge, and puts them into the battery."""
         cdef uint32_t i
         self.pending.merge(lpas, ppas, expected, n)
         for i in range(n if self.keeps() else 0):

@@ -1,18 +1,18 @@
 # distutils: language = c++
 # cython: wraparound=True
-"""Translation pages found through a B-tree in flash, of which the root alone is in DRAM: so u-FTL and IB-FTL do without
-a directory there (Y.-G. Lee et al., u-FTL, EMSOFT 2008; N. Dayan et al., GeckoFTL, SIGMOD 2016, 5.3).
+"""Translation pages found through a B-tree in flash, with only the root in DRAM: u-FTL and IB-FTL need no directory
+there (Y.-G. Lee et al., u-FTL, EMSOFT 2008; N. Dayan et al., GeckoFTL, SIGMOD 2016, 5.3).
 
-The keys are the numbers of the translation pages, and each of those has its place whether it exists or not: so the tree
-is full, and a node is an array of ``fanout`` pointers, 4 bytes each, without keys. Nodes are pages of the mapping like
-the translation pages under them, in the same blocks, cleaned by the same code. Their numbers are below those of the
-translation pages, level by level from the root down: a recovery, which settles pages in ascending order, knows where a
-node is before it asks for one that is found through it.
+The keys are the numbers of the translation pages, and each number has its place whether the page exists or not. So the
+tree is full, and a node is an array of ``fanout`` pointers, 4 bytes each, without keys. Nodes are pages of the mapping
+like the translation pages under them, in the same blocks, cleaned by the same code. Their numbers are below those of
+the translation pages, level by level from the root down: a recovery, which settles pages in ascending order, knows
+where a node is before it needs a page under it.
 
-A few nodes are cached, as they are in flash. A pointer that changed is in ``newer``, a small map in DRAM, until the
-node that should have it is written: the one of which most changed goes first, and takes all its pointers. That happens
-between requests and where a translation page is written back (``housekeep``); never inside a change. A checkpoint takes
-the root and ``newer``, and writes no node.
+A few nodes are cached, as they are in flash. A changed pointer is in ``newer``, a small map in DRAM, until its node is
+written: the node with the most changes goes first, and takes all its pointers. That happens between requests and where
+a translation page is written back (``housekeep``); never inside a change. A checkpoint takes the root and ``newer``,
+and writes no node.
 """
 from cython.operator cimport dereference as deref
 from cython.operator cimport preincrement as step
@@ -52,8 +52,8 @@ def tree_pages(leaves, fanout):
 
 
 def tree_kept(leaves, fanout, pages_per_block):
-    """What a battery keeps of it: (entries of the root, places for pointers). Between requests ``fanout`` pointers
-    wait, behind the move of a block one more for each of its pages, and as many nodes."""
+    """A battery's share of it: (entries of the root, places for pointers). Between requests ``fanout`` pointers wait;
+    after the move of a block one more for each of its pages, and as many for nodes."""
     widths = level_widths(leaves, fanout)
     return widths[-1], min(sum(widths), fanout + 2 * pages_per_block + 16)
 
@@ -86,7 +86,7 @@ cdef class MapBtree(Gtd):
         self.frame_used = <uint64_t*> calloc(self.frames_n + 1, 8)
         if not (self.root and self.images and self.frame_id and self.frame_ppa and self.frame_used):
             raise MemoryError
-        free(self.page_ppas)                # the base's: what it would say is in flash here
+        free(self.page_ppas)                # the base's table: here its content is in flash
         self.page_ppas = NULL
         self.forget()
 
@@ -113,7 +113,7 @@ cdef class MapBtree(Gtd):
         return self.first[level + 1] + (id - self.first[level]) // self.fanout
 
     cdef uint32_t slot(self, uint32_t id) noexcept nogil:
-        """Which of its parent's pointers that is."""
+        """The index of a page's pointer in its parent."""
         cdef uint32_t level = self.level_of(id)
         return id - self.first[level] if level == self.levels else (id - self.first[level]) % self.fanout
 
@@ -123,7 +123,7 @@ cdef class MapBtree(Gtd):
         n[0] = min(self.fanout, self.width[level - 1] - at)
         return self.first[level - 1] + at
 
-    # --- looking
+    # --- lookup
 
     cdef uint32_t find(self, uint32_t id) except? 0xFFFFFFFE nogil:
         cdef cppmap[uint32_t, uint32_t].iterator at = self.newer.find(id)
@@ -134,17 +134,17 @@ cdef class MapBtree(Gtd):
         if above == NONE:
             return self.root[self.slot(id)]
         ppa = self.find(above)
-        if ppa == NONE:                     # it does not exist; or has just been made again, and is all in DRAM
+        if ppa == NONE:                     # it does not exist; or has just been rebuilt, and is all in DRAM
             at = self.newer.find(id)
             return deref(at).second if at != self.newer.end() else NONE
         frame = self.frame_of(above, ppa)
-        if frame == NONE:                   # it was made again
+        if frame == NONE:                   # it was rebuilt
             return self.find(id)
         return self.images[<uint64_t> frame * self.page_words + self.slot(id)]
 
     cdef uint32_t frame_of(self, uint32_t id, uint32_t ppa) except? 0xFFFFFFFE nogil:
-        """Where a node is cached; read there if it is not. NONE: it cannot be read, and its pointers are newer ones
-        now."""
+        """The frame of a cached node; reads the node if it is not cached. NONE: it cannot be read, and its pointers are
+        in ``newer`` now."""
         cdef uint32_t i, frame = 0
         for i in range(self.frames_n + 1):
             if self.frame_id[i] == id and self.frame_ppa[i] == ppa:
@@ -192,7 +192,7 @@ cdef class MapBtree(Gtd):
         return NONE
 
     cdef bint absent(self, uint32_t page) noexcept nogil:
-        """Where a node does not exist, nothing under it does."""
+        """If a node does not exist, nothing under it does."""
         cdef uint32_t id = self.first_id + page, ppa = 0
         cdef cppmap[uint32_t, uint32_t].iterator at
         while id != NONE:
@@ -208,11 +208,11 @@ cdef class MapBtree(Gtd):
         self.hushed = on
         return 0
 
-    # --- changing
+    # --- changes
 
     cdef int move_to(self, uint32_t id, uint32_t ppa) except -1 nogil:
-        """What is cached of a node goes on to be so: as it is, or as ``write_node`` has changed it. Were nothing done,
-        the next version but many might come to lie where this one lay, and be taken for it."""
+        """A cached node stays cached under its new PPA: unchanged, or as ``write_node`` changed it. Otherwise a later
+        version might get the old PPA, and the stale frame be taken for it."""
         cdef uint32_t i
         for i in range(self.frames_n + 1 if id < self.first_id else 0):
             if self.frame_id[i] == id:
@@ -225,7 +225,7 @@ cdef class MapBtree(Gtd):
         return self.keep_pointer(id, ppa) if self.mapping.keeps() else 0
 
     cdef int keep_pointer(self, uint32_t id, uint32_t ppa) except -1 nogil:
-        """In the battery too."""
+        """Puts the pointer into the battery."""
         cdef cppmap[uint32_t, uint32_t].iterator at = self.placed.find(id)
         cdef uint32_t place = deref(at).second if at != self.placed.end() else NONE
         place = self.mapping.saved.put_pointer(place, id, ppa)
@@ -233,7 +233,8 @@ cdef class MapBtree(Gtd):
         return 0
 
     cdef int drop_pointers(self, uint32_t first, uint32_t n) except -1 nogil:
-        """The node above has the pointers to these pages, and the battery that node."""
+        """Removes the pointers to these pages from the battery: the node above has them, and the battery has that node.
+        """
         cdef uint32_t id
         cdef cppmap[uint32_t, uint32_t].iterator at
         for id in range(first, first + n):
@@ -261,7 +262,7 @@ cdef class MapBtree(Gtd):
         return 0
 
     cdef uint32_t most_changed(self) noexcept nogil:
-        """The node of which most pointers are newer."""
+        """The node with the most pointers in ``newer``."""
         cdef cppmap[uint32_t, uint32_t].iterator at = self.newer.begin()
         cdef uint32_t above, last = NONE, n = 0, best = NONE, most = 0
         while at != self.newer.end():
@@ -275,7 +276,7 @@ cdef class MapBtree(Gtd):
         return best
 
     cdef int write_node(self, uint32_t id) except -1 nogil:
-        """One program for all of a node's pointers that are newer; a node without pointers is dropped."""
+        """Writes all newer pointers of a node, in one program; a node without pointers is dropped."""
         cdef uint32_t n = 0, first = self.first_child(id, &n), old = self.find(id), ppa = NONE, i, frame = NONE
         cdef uint32_t* image = self.images + <uint64_t> (self.frames_n + 1) * self.page_words
         cdef cppmap[uint32_t, uint32_t].iterator at
@@ -286,7 +287,7 @@ cdef class MapBtree(Gtd):
         if frame != NONE:
             memcpy(image, self.images + <uint64_t> frame * self.page_words, self.page_words * 4)
         else:
-            old = self.find(id)             # if it was made again it is gone
+            old = self.find(id)             # NONE if it was rebuilt
             memset(image, 0xFF, self.page_words * 4)
         at = self.newer.lower_bound(first)
         while at != self.newer.end() and deref(at).first < first + n:
@@ -316,8 +317,8 @@ cdef class MapBtree(Gtd):
     # --- damage
 
     cdef int remake(self, uint32_t id) except -1:
-        """A node that cannot be read: where the pages under it are, their own spare areas say. MapLostError while a
-        recovery is under way."""
+        """Rebuilds a node that cannot be read: the spare areas of the pages under it say where these are. MapLostError
+        during a recovery."""
         cdef uint32_t n = 0, first = self.first_child(id, &n), block, page, ppa, old = self.find(id), child
         cdef uint8_t status = 0
         cdef uint8_t[4096] raw
@@ -363,13 +364,13 @@ cdef class MapBtree(Gtd):
         return self.drop_nameless() if nobody and not self.remaking else 0
 
     cdef int drop_nameless(self) except -1:
-        """Pages of the tree that cannot be read and that nobody names any more, as what named them is lost too, die: as
-        many as validity has room to hear of."""
+        """Lets unreadable pages of the tree die that no node names any more, because the naming node is lost too: as
+        many as validity has room for reports."""
         cdef uint32_t block, page, ppa
         cdef uint8_t status = 0
         cdef uint8_t[4096] raw
         ssd = self.mapping.ssd
-        self.remaking += 1                  # what is lost of nodes that are met on the way shows here too
+        self.remaking += 1                  # nodes that ``ppas`` remakes must not come here again
         try:
             named = {*self.ppas(), *self.mapping.store.kept_ppas()}
         finally:
@@ -386,7 +387,7 @@ cdef class MapBtree(Gtd):
         return 0
 
     cdef int lost(self, uint32_t ppa) except -1 nogil:
-        """A look at all pages; a node that is met on the way and cannot be read is made again there."""
+        """Searches all pages; an unreadable node on the way is rebuilt."""
         cdef uint32_t id
         for id in range(self.first_id + self.n):
             if self.find(id) != ppa:
@@ -423,8 +424,8 @@ cdef class MapBtree(Gtd):
             self.frame_used[i] = 0
 
     def save(self):
-        """``root``: how many pages of the tree there are, and where the root's children are, u32 each. ``pointers``:
-        {u32 page, u32 PPA}, ascending, what the nodes in flash do not have yet."""
+        """``root``: how many pages of the tree there are, and the PPAs of the root's children, u32 each. ``pointers``:
+        {u32 page, u32 PPA}, ascending: those that the nodes in flash do not have yet."""
         cdef uint32_t i
         root = [self.pages_n, *(self.root[i] for i in range(self.width[self.levels]))]
         pointers = [word for pair in self.newer for word in (pair.first, pair.second)]
@@ -452,7 +453,7 @@ cdef class MapBtree(Gtd):
             assign(self.newer, <uint32_t> id, <uint32_t> ppa)
 
     def from_versions(self, ids, ppas):
-        """The nodes are read: which of their pointers lead to older versions nobody has noted."""
+        """Reads the nodes: nothing else says which of their pointers lead to older versions."""
         cdef uint32_t id, n = 0, first, i
         cdef uint32_t* image = self.images + <uint64_t> (self.frames_n + 1) * self.page_words
         newest = numpy.full(self.first_id + self.n, NONE, numpy.uint32)
@@ -489,7 +490,7 @@ cdef class MapBtree(Gtd):
         return 0
 
     def find_kept(self, halves, pointers):
-        """Nodes are read for it; the tree is that one meanwhile."""
+        """As the base; reads nodes, and leaves the tree set to what was given."""
         chip = self.mapping.ssd.nand.blocks * self.mapping.ssd.nand.pages_per_block
         named = numpy.append(halves, (pointers[pointers != 0] & numpy.uint64(NONE)).astype(numpy.uint32))
         ids = (pointers[pointers != 0] >> numpy.uint64(32)).astype(numpy.int64) - 1
@@ -511,13 +512,13 @@ cdef class MapBtree(Gtd):
             assign(self.newer, <uint32_t> ((word >> 32) - 1), <uint32_t> word)
         self.pages_n = named
 
-    # --- for people
+    # --- for users
 
     cdef uint32_t count(self) noexcept nogil:
         return self.pages_n
 
     def nodes(self):
-        """Each node that there is in flash: {"node", "level", "ppa", "first_page", "pointers", "newer"}; it reads."""
+        """Each node in flash: {"node", "level", "ppa", "first_page", "pointers", "newer"}; reads nodes."""
         cdef uint32_t id, n = 0, first, ppa
         out = []
         for id in range(self.first_id):
@@ -532,7 +533,7 @@ cdef class MapBtree(Gtd):
         return out
 
     def entries(self):
-        """Each translation page that there is: {"page", "first_lpa", "ppa"}; nodes are read for it."""
+        """Each translation page that there is: {"page", "first_lpa", "ppa"}; reads nodes."""
         cdef uint32_t page, ppa
         out = []
         self.quiet(True)
@@ -573,8 +574,8 @@ cdef class MapBtree(Gtd):
 
 
 def plant_tree(EntryPages mapping not None, uint32_t fanout, uint32_t frames):
-    """The mapping finds its translation pages through such a tree from now on, before anything is mapped; how many
-    pages it may have in flash."""
+    """Makes the mapping find its translation pages through such a tree; call before anything is mapped. Returns how
+    many pages the tree may have in flash."""
     pages = tree_pages(mapping.gtd.n, fanout)
     mapping.find_pages_by(MapBtree(mapping, mapping.gtd.n, fanout, frames), pages)
     return pages

@@ -1,25 +1,25 @@
 # cold
 """The section ``newer`` of a checkpoint: entries of a demand-paged mapping that are newer than their translation pages.
 
-For each page of which something is newer: u32 page, u32 n, then n u16 places in the page and n u32 PPAs; or, with DENSE
-set in n, a bit for each entry of the page and n u32 PPAs, whichever is less.
+For each page with newer entries: u32 page, u32 n, then n u16 places in the page and n u32 PPAs; or, with DENSE set in
+n, a bit for each entry of the page and n u32 PPAs, whichever is shorter.
 """
 import struct
 
 import numpy
 
 NONE = 2**32 - 1
-DENSE = 1 << 31  #: in n: a bit an entry says which there are
+DENSE = 1 << 31  #: in n: a bit for each entry of the page says which are there
 
 
 def newer_bytes(lpas, page_bytes):
-    """The most that it takes: every entry is newer than its page."""
+    """The most bytes that it takes: every entry is newer than its page."""
     pages = -(-lpas // (page_bytes // 4))
     return pages * (8 + page_bytes // 32) + 4 * lpas
 
 
 def pack_newer(lpas, ppas, per_page):
-    """The section, of arrays of u32; the LPAs ascend."""
+    """The section, from arrays of u32; the LPAs must ascend."""
     out = bytearray()
     if not len(lpas):
         return out
@@ -39,8 +39,8 @@ def pack_newer(lpas, ppas, per_page):
 
 
 def unpack_newer(saved, per_page, lpas, chip_pages):
-    """Yields (LPAs, PPAs), arrays of u32, of one translation page after another; of a device of so many ``lpas``, on a
-    chip of so many pages. ValueError says what cannot be."""
+    """Yields (LPAs, PPAs), arrays of u32, for each translation page in turn, of a device of ``lpas`` LPAs on a chip of
+    ``chip_pages`` pages. ValueError if the section is impossible."""
     at, end, view = 0, -1, memoryview(saved).cast("B")
     pages = -(-lpas // per_page)
     while at < len(view):

@@ -1,4 +1,4 @@
-# A mapping of which parts lie in translation pages; see paged_map.pyx.
+# A mapping with parts in translation pages; see paged_map.pyx.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libcpp.vector cimport vector
 
@@ -18,20 +18,20 @@ cdef class PageDirectory(Directory):
 cdef class PagedMapping(Mapping):
     cdef readonly TranslationPages store
     cdef readonly PageDirectory directory
-    cdef readonly uint64_t rebuilds        # translation pages that were made again
+    cdef readonly uint64_t rebuilds        # translation pages that were rebuilt
     cdef int64_t mapped_n                  # LPAs that are mapped, counted as they are bound and unbound
-    cdef bint exact                        # ... of which none was lost to damage
-    cdef readonly bint strict              # a page that cannot be read is an error, not to be made again
+    cdef bint exact                        # ... and none was lost to damage
+    cdef readonly bint strict              # a page that cannot be read is an error, and is not rebuilt
     cdef bint recovering
-    cdef uint32_t nobody                   # a page that was nobody's when a page was made again; or NONE
+    cdef uint32_t nobody                   # the ownerless page that the last rebuild used; or NONE
     cdef int own_pages(self, TranslationPages store, PageDirectory directory) except -1
-    # what a scheme says of its pages
+    # a scheme must implement
     cdef int lpas_of(self, uint32_t id, uint32_t* first, uint32_t* n) noexcept nogil
     cdef int remade(self, uint32_t id, uint32_t* lpas, uint32_t* ppas, uint32_t n) except -1 nogil
     cdef bint is_sound(self, uint32_t id) except -1
     cdef uint64_t dirty(self) noexcept nogil
     cdef bint write_next(self) except -1 nogil
-    # what it need not say
+    # a scheme need not override
     cdef int page_gone(self, uint32_t id) except -1 nogil
     cdef int rebuild(self, uint32_t id) except -1 nogil
     cdef int drop_strays(self, const uint32_t* lpas, uint32_t first, uint32_t n, uint32_t* olds) except -1 nogil

@@ -1,13 +1,13 @@
 # distutils: language = c++
-"""Mappings of which parts lie in translation pages, whatever those hold.
+"""Mappings with parts in translation pages, whatever those hold.
 
-What all of them share: the pages and who owns them, the count of mapped LPAs that a checkpoint is held against, writing
-back between requests, what a recovery starts from, and what becomes of a page that cannot be read. It is made again
-from what the live pages say: validity knows which pages live, their OOBs whose they are. While a recovery is under way
-nobody knows that; a page that cannot be read is an error then, and the recovery starts over without a checkpoint.
+They share the pages and their ownership, the count of mapped LPAs that a checkpoint is compared with, writing back
+between requests, the start of a recovery, and the rebuilding of a page that cannot be read. It is rebuilt from the live
+pages: validity says which pages live, their OOBs which LPAs they have. During a recovery that is not known yet; an
+unreadable page is an error then, and the recovery starts over without a checkpoint.
 
-A scheme brings the directory (which translation page is where) and five answers about its pages. demand_map.pyx is
-such a scheme for entries of 4 bytes; a scheme whose pages hold something else is based on this one.
+A scheme adds the directory (which translation page is where) and five methods about its pages. demand_map.pyx does so
+for entries of 4 bytes; a scheme whose pages hold something else is based on this one.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -24,15 +24,15 @@ from nandimg._nand cimport PAGE_OK
 from flashfs.errors import MapLostError
 
 cdef enum:
-    BATCH = 1 << 20              # LPAs that are sorted at a time when a stray page is looked for, ...
-    ASKED = 256                  # ... and of those asked for together
+    BATCH = 1 << 20              # LPAs sorted at a time in the search for a stray page, ...
+    ASKED = 256                  # ... and looked up together
 
 
 cdef class PageDirectory(Directory):
     """Where each translation page of a PagedMapping is."""
 
     cdef uint32_t id_at(self, uint32_t ppa) noexcept nogil:
-        """The page whose newest version is there, or NONE; a look at all of them."""
+        """The page whose newest version is there, or NONE; searches all of them."""
         return NONE
 
     cdef uint32_t count(self) noexcept nogil:
@@ -40,7 +40,7 @@ cdef class PageDirectory(Directory):
         return 0
 
     def ppas(self):
-        """Where they are."""
+        """PPAs of all translation pages."""
         return []
 
     cdef int lost(self, uint32_t ppa) except -1 nogil:
@@ -49,10 +49,10 @@ cdef class PageDirectory(Directory):
 
 
 cdef class PagedMapping(Mapping):
-    """The base of schemes with translation pages. ``own_pages`` comes before anything else."""
+    """The base of schemes with translation pages. Call ``own_pages`` before anything else."""
 
     cdef int own_pages(self, TranslationPages store, PageDirectory directory) except -1:
-        """Its translation pages are those of ``store``; ``directory``, also the store's, says where they are."""
+        """Sets the store of the translation pages, and the directory, which must be the store's, too."""
         self.directory = directory
         directory.owner = self
         self.store = store
@@ -61,16 +61,16 @@ cdef class PagedMapping(Mapping):
         self.ssd.own(KIND_TRANSLATION, store)
         return 0
 
-    # --- what a scheme says of its pages
+    # --- a scheme must implement
 
     cdef int lpas_of(self, uint32_t id, uint32_t* first, uint32_t* n) noexcept nogil:
-        """The LPAs that a page is about: ``n`` from ``first`` on."""
+        """The LPAs of a page: ``n`` from ``first`` on."""
         return 0
 
     cdef int remade(self, uint32_t id, uint32_t* lpas, uint32_t* ppas, uint32_t n) except -1 nogil:
-        """A page cannot be read, and the live pages say that these ``n`` of its LPAs, ascending, are there; of the
-        others there is no page. From now on the mapping says so, but where it knows something newer, and that page is
-        not in the directory any more. The arrays may be written over."""
+        """A page cannot be read. According to the live pages, these ``n`` of its LPAs, ascending, are at ``ppas``; the
+        others have no page. The mapping takes that, except where it has newer entries, and drops the page from the
+        directory. The arrays may be overwritten."""
         with gil:
             raise NotImplementedError
 
@@ -79,7 +79,7 @@ cdef class PagedMapping(Mapping):
         raise NotImplementedError
 
     cdef uint64_t dirty(self) noexcept nogil:
-        """How much is newer than the translation pages, in a measure of the scheme's own."""
+        """How much is newer than the translation pages, in a unit of the scheme's choice."""
         return 0
 
     cdef bint write_next(self) except -1 nogil:
@@ -95,14 +95,14 @@ cdef class PagedMapping(Mapping):
         return 0
 
     cdef int page_gone(self, uint32_t id) except -1 nogil:
-        """The page cannot be read where it is, and its block is about to be given up."""
+        """The page cannot be read, and its block is about to be given up."""
         return self.rebuild(id)
 
     cdef int rebuild(self, uint32_t id) except -1 nogil:
-        """A page that cannot be read is made again. MapLostError if that is not to be. If there is a live page that
-        is nobody's, all LPAs of which no page is found go there, and give EIO: what may be lost must not read as if it
-        had never been. Nobody's is a page that does not say whose it is, one of two that name the same LPA, and one
-        that names an LPA which holds nothing."""
+        """Rebuilds a page that cannot be read; MapLostError if ``strict``. If there is an ownerless live page, all LPAs
+        without a page go there, and give EIO: data that may be lost must not read as never written. Ownerless is a page
+        that does not say whose it is, one of two that name the same LPA, or one that names an LPA that holds nothing.
+        """
         cdef uint32_t first = 0, n = 0, i, nobody = NONE, kept = 0, found = 0
         cdef uint32_t* lists
         cdef Witness* seen
@@ -117,7 +117,7 @@ cdef class PagedMapping(Mapping):
                 with gil:
                     raise MemoryError
             self.rebuilds += 1
-            self.exact = False              # what the page named was not counted
+            self.exact = False              # the count of the page's LPAs is lost
             with gil:
                 self.ssd.alarm(f"{self.fault_in(id)}: it is made again; LPAs that no live page names are holes now"
                                + (", and trimmed pages may be back" if self.brings_back() else ""))
@@ -128,7 +128,7 @@ cdef class PagedMapping(Mapping):
                 with gil:
                     nobody = self.stray(first, n)
             if nobody == NONE:
-                nobody = self.nobody        # it may be gone, and whose page lay there is not known any better
+                nobody = self.nobody        # it may be dead by now, but its owner is still not known
             self.nobody = nobody
             for i in range(n):
                 if seen[i].next_seq or nobody != NONE:
@@ -142,9 +142,9 @@ cdef class PagedMapping(Mapping):
         return 0
 
     cdef int drop_strays(self, const uint32_t* lpas, uint32_t first, uint32_t n, uint32_t* olds) except -1 nogil:
-        """``n`` LPAs have left ``olds``: those of ``lpas``, or, if that is NULL, from ``first`` on. After a page was
-        made again many of them may name one that does not say whose it is (``rebuild``). It dies once, with the first
-        of them; what lies there later is none of theirs. So an LPA that has strayed gets NONE."""
+        """``n`` LPAs have left ``olds``: those of ``lpas``, or, if that is NULL, from ``first`` on. After a rebuild
+        many LPAs may name one ownerless page (``rebuild``). It dies once, with the first of them; a later page at that
+        PPA is not theirs. So an LPA that has strayed gets NONE."""
         cdef uint32_t i, k
         for i in range(n):
             if olds[i] == NONE:
@@ -157,7 +157,7 @@ cdef class PagedMapping(Mapping):
         return 0
 
     cdef bint strayed(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """Whether the page is dead, or no user page, or says that it is another LPA's."""
+        """Whether the page is dead, or not a user page, or says that it is another LPA's."""
         cdef uint8_t status = 0
         cdef uint8_t[4096] raw
         cdef Oob oob
@@ -171,8 +171,8 @@ cdef class PagedMapping(Mapping):
         return status == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas and oob.lpa != lpa
 
     cdef uint32_t stray(self, uint32_t first, uint32_t n) except? 0xFFFFFFFE:
-        """A live page that names an LPA which holds nothing, as the other translation pages say, or NONE; the LPAs from
-        ``first`` on cannot be asked for. Whatever another page that cannot be read says is not known either."""
+        """A live page that names an LPA that holds nothing according to the other translation pages, or NONE. The
+        ``n`` LPAs from ``first`` on cannot be looked up, nor can those of other unreadable pages."""
         cdef uint32_t block, page, ppa, found = NONE
         cdef uint8_t status = 0
         cdef uint8_t[4096] raw
@@ -198,13 +198,13 @@ cdef class PagedMapping(Mapping):
         return self.unmapped_of(named)
 
     cdef uint32_t unmapped_of(self, vector[uint64_t]& named) except? 0xFFFFFFFE:
-        """Of (LPA, PPA) the PPA of one whose LPA holds nothing, or NONE."""
+        """The PPA of one of these (LPA, PPA) whose LPA holds nothing, or NONE."""
         cdef uint32_t[ASKED] lpas
         cdef uint32_t[ASKED] ppas
         cdef uint64_t at = 0, i, n
         cdef bint before = self.strict
         sort(named.begin(), named.end())
-        self.strict = True                  # another page that cannot be read says nothing, and is not made again here
+        self.strict = True                  # another unreadable page is skipped, and is not rebuilt here
         try:
             while at < named.size():
                 n = min(named.size() - at, <uint64_t> ASKED)
@@ -220,7 +220,7 @@ cdef class PagedMapping(Mapping):
             self.strict = before
 
     cdef int asked(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1:
-        """As ``peek``, in one go, or one by one where some cannot be asked for, which are said to be somewhere."""
+        """As ``peek``; if some LPAs cannot be looked up, one by one, and those get 0, as if they were mapped."""
         cdef uint32_t i
         try:
             self.peek(lpas, n, ppas)
@@ -235,12 +235,12 @@ cdef class PagedMapping(Mapping):
         return 0
 
     def brings_back(self):
-        """Whether a page that is made again may name trimmed pages: a late store may call them live. Not so if deaths
-        are only told late, and a trim's, or what hides it, is known in DRAM until the page has it."""
+        """Whether a rebuilt page may name trimmed pages: a late store may call them live. False in a scheme whose
+        deaths are only reported late, if DRAM knows a trim's death, or what hides it, until the page has it."""
         return self.ssd.validity.late
 
     cdef str fault_in(self, uint32_t id):
-        """What is wrong with a page that could not be read."""
+        """Text that names a page that could not be read."""
         cdef uint32_t first = 0, n = 0
         self.lpas_of(id, &first, &n)
         return (f"the translation page of LPAs {first} to {first + n - 1} cannot be read, or is not what it should be")
@@ -274,8 +274,8 @@ cdef class PagedMapping(Mapping):
         return self.mapped_n + self.directory.count() if self.lpas_named() >= 0 else -1
 
     cdef int64_t lpas_named(self) noexcept nogil:
-        """LPAs that are mapped; -1 if nobody knows, for some were lost to damage, or it was not all of them that lived
-        when the count began (a validity store may be late)."""
+        """LPAs that are mapped; -1 if unknown: some were lost to damage, or the store is late, so that the live pages
+        were more than the mapped ones when the count began."""
         return self.mapped_n if self.exact and not self.ssd.validity.late else -1
 
     cdef int checkpoint_begins(self) except -1:
@@ -285,7 +285,7 @@ cdef class PagedMapping(Mapping):
         return self.store.checkpoint_ended(whole)
 
     def reset(self):
-        """The base's part of it."""
+        """Resets the base's part of the mapping."""
         self.store.reset()
         self.exact = self.recovering = self.strict = True
         self.nobody = NONE
@@ -297,7 +297,7 @@ cdef class PagedMapping(Mapping):
         self.strict = False
 
     def device_ready(self):
-        """From here on the LPAs that are mapped are counted: to ask for each would be to read every page."""
+        """Begins the count of mapped LPAs, from the live pages: looking up each LPA would read every page."""
         cdef uint32_t block
         self.mapped_n = -<int64_t> (self.directory.count() + len(self.store.kept_ppas()))
         for block in range(self.ssd.nand.blocks):
@@ -306,13 +306,13 @@ cdef class PagedMapping(Mapping):
         self.strict = self.recovering = False
 
     cdef str misplaced(self, bint whole):
-        """None, or which translation page is not live. Unless ``whole``, no validity in flash is read for that."""
+        """None, or which translation page is not live. Validity in flash is read for that only if ``whole``."""
         for ppa in self.translation_pages() if whole or not self.ssd.validity.in_flash else ():
             if not self.ssd.validity.is_live(ppa):
                 return f"PPA {ppa}: a translation page that is not live"
         return None
 
-    # --- for people
+    # --- for users
 
     def figures(self):
         return {

@@ -6,7 +6,7 @@ from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.owner cimport Owner
 
 
-cdef struct Witness:                       # of an LPA
+cdef struct Witness:                       # the newest page of an LPA
     uint64_t next_seq                      # its newest page's sequence number and one; 0: there is none
     uint32_t ppa
 
@@ -32,13 +32,13 @@ cdef class TranslationPages(Owner):
     cdef readonly int kind, cause
     cdef readonly uint64_t programs, reads, unreadable
     cdef unordered_set[uint32_t] fresh     # PPAs programmed since the last checkpoint
-    cdef unordered_set[uint32_t] kept      # PPAs superseded that the last checkpoint stands on
+    cdef unordered_set[uint32_t] kept      # PPAs superseded that the last checkpoint needs
     cdef uint8_t* oob
     cdef uint64_t let_go_n                 # superseded pages that the checkpoint being written says are dead
-    cdef bint reports                      # what lives and dies is told to a store that needs room for it
-    cdef bint lasting                      # superseded pages live until what takes their place is durable: ``ripen``
-    cdef unordered_set[uint32_t] ripe      # PPAs superseded that the next sync lets die
-    cdef uint64_t ripe_at                  # syncs that had been, when the newest of them became so
+    cdef bint reports                      # births and deaths are reported to a store that needs room for them
+    cdef bint lasting                      # superseded pages live until their successors are durable: ``ripen``
+    cdef unordered_set[uint32_t] ripe      # PPAs superseded that die with the next sync
+    cdef uint64_t ripe_at                  # the number of syncs when the newest of them became ripe
     cdef uint8_t flags                     # in the OOB of the page that is programmed
     cdef int ensure(self, uint32_t pages) except -1 nogil
     cdef uint32_t program(self, uint32_t id, const uint8_t* data) except? 0xFFFFFFFF nogil

@@ -1,16 +1,15 @@
 # distutils: language = c++
-"""Translation pages: parts of a mapping in flash, in blocks of their own that cleaning cares for like any others.
+"""Translation pages: parts of a mapping in flash, in blocks of their own that are cleaned like any others.
 
-What a page holds is its owner's business; here is what every owner needs. A page has an id, which its OOB says in
-place of an LPA, and is at one place at a time. The checkpoint says where each id is, and a recovery starts from
-there: what was programmed since counts for nothing (the mapping is made again from the user pages that are newer), and
-what was superseded since still counts. So a page that the last checkpoint stands on lives until the next one is
-durable, and cleaning moves it meanwhile; one that is newer dies as soon as it is superseded.
+The owner decides what a page holds; this file has what every owner needs. A page has an id, in its OOB in place of an
+LPA, and is at one place at a time. The checkpoint says where each id is, and a recovery starts from there: pages
+programmed since are ignored (the mapping is rebuilt from the newer user pages), and pages superseded since still count.
+So a page that the last checkpoint needs lives until the next one is durable, and cleaning moves it meanwhile; a newer
+one dies as soon as it is superseded.
 
-A recovery may also start from the pages themselves (rebuild.pyx): the newest version of each counts then, and what was
-superseded is needed until that which takes its place is durable. Such pages are ``lasting``: their owner says when
-what takes the place of all that were superseded so far has been programmed (``ripen``), and behind the next sync they
-die.
+A recovery may also start from the pages themselves (rebuild.pyx): then the newest version of each counts, and a
+superseded one is needed until its successor is durable. Such pages are ``lasting``: the owner says when the successors
+of all that were superseded so far have been programmed (``ripen``), and after the next sync these die.
 """
 from cython.operator cimport dereference as deref
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -40,19 +39,19 @@ from nandimg._nand cimport PAGE_OK
 
 
 cdef class Directory:
-    """Where each page is. One that is in DRAM answers ``ppa_of`` and takes ``set_ppa``; one that is in flash itself
-    may have to read, and fail, and has ``find`` and ``move_to`` instead."""
+    """Where each page is. A directory in DRAM implements ``ppa_of`` and ``set_ppa``; one in flash may have to read, and
+    may fail, so it implements ``find`` and ``move_to`` instead."""
 
     cdef uint32_t ppa_of(self, uint32_t id) noexcept nogil:
         """NONE if there is no such page."""
         return NONE
 
     cdef int set_ppa(self, uint32_t id, uint32_t ppa) noexcept nogil:
-        """Page ``id`` is at ``ppa``; a number that is no page's changes nothing."""
+        """Sets page ``id`` to ``ppa``; does nothing if there can be no such page."""
         return 0
 
     cdef uint32_t find(self, uint32_t id) except? 0xFFFFFFFE nogil:
-        """As ``ppa_of``, for a number of a page that there can be."""
+        """As ``ppa_of``, for a valid page number."""
         return self.ppa_of(id)
 
     cdef int move_to(self, uint32_t id, uint32_t ppa) except -1 nogil:
@@ -60,15 +59,15 @@ cdef class Directory:
         return self.set_ppa(id, ppa)
 
     cdef int lost(self, uint32_t ppa) except -1 nogil:
-        """The page there cannot be read, and is about to be erased: if it is the newest, it is made again."""
+        """The page there cannot be read, and is about to be erased: if it is the newest version, it is rebuilt."""
         return 0
 
 
 cdef class DramDirectory(Directory):
-    """In DRAM, 4 bytes a page, by number."""
+    """In DRAM, 4 bytes per page, by number."""
 
     cdef int hold(self, uint32_t n) except -1:
-        """Room for ``n`` pages, none of which is anywhere."""
+        """Allocates room for ``n`` pages; none exists yet."""
         self.page_ppas = <uint32_t*> malloc(n * 4)
         if self.page_ppas == NULL:
             raise MemoryError
@@ -88,7 +87,7 @@ cdef class DramDirectory(Directory):
         return 0
 
     cdef uint32_t drop(self, uint32_t ppa) noexcept nogil:
-        """The page there is nowhere from now on; its number, or NONE if there was none."""
+        """Drops the page at ``ppa``; returns its number, or NONE if there was none."""
         cdef uint32_t id
         for id in range(self.n):
             if self.page_ppas[id] == ppa:
@@ -98,8 +97,8 @@ cdef class DramDirectory(Directory):
 
 
 cdef class TranslationPages(Owner):
-    """The translation pages of one mapping, ``ids`` of them at most; or, of another ``kind``, pages that another part
-    keeps in flash by the same rules, in blocks of a stream of its own, counted under ``cause``."""
+    """The translation pages of one mapping, at most ``ids``; or, with another ``kind``, pages that another part keeps
+    in flash by the same rules, in blocks of ``stream``, counted under ``cause``."""
 
     def __cinit__(self, Engine ssd not None, Directory directory not None, uint32_t ids, *,
                   int kind=KIND_TRANSLATION, int stream=STREAM_MAP, int cause=CAUSE_MAP):
@@ -118,7 +117,8 @@ cdef class TranslationPages(Owner):
         free(self.oob)
 
     cdef int ensure(self, uint32_t pages) except -1 nogil:
-        """Before ``pages`` are programmed together: clean now, not between them. Cleaning may change the mapping."""
+        """Call before ``pages`` are programmed together: cleans now, not between them. Cleaning may change the mapping.
+        """
         cdef uint32_t room
         self.let_ripe_go()
         self.make_way()
@@ -128,8 +128,8 @@ cdef class TranslationPages(Owner):
         return 0
 
     cdef uint32_t program(self, uint32_t id, const uint8_t* data) except? 0xFFFFFFFF nogil:
-        """A new version of a page; returns its PPA. The caller supersedes the old one. The map's clock goes on to the
-        program's end."""
+        """Programs a new version of a page; returns its PPA. The caller supersedes the old one. Advances the map's
+        clock to the program's end."""
         cdef Extent ext
         cdef Oob oob
         cdef uint32_t ppa, done = 0
@@ -166,8 +166,8 @@ cdef class TranslationPages(Owner):
         return ppa
 
     cdef int program_all(self, uint32_t id, const uint8_t* data, uint32_t n, uint32_t* ppas) except -1 nogil:
-        """``n`` pages from ``id`` on, their data end to end; ``ppas`` gets where they are. If that fails midway, none
-        of them counts."""
+        """Programs ``n`` pages from ``id`` on, their data end to end, and sets ``ppas``. If that fails midway, those
+        already programmed are superseded."""
         cdef uint32_t done = 0, i
         try:
             while done < n:
@@ -180,12 +180,12 @@ cdef class TranslationPages(Owner):
         return 0
 
     cdef bint read(self, uint32_t ppa, uint32_t id, uint8_t* into) except -1 nogil:
-        """The data of page ``id`` at its PPA; the map's clock goes on to where they are there. False if they cannot
-        be read, or are not that page's."""
+        """Reads page ``id`` at its PPA; advances the map's clock to the end of the read. False if it cannot be read, or
+        is not that page."""
         cdef uint8_t status = 0
         cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
         cdef int _
-        for _ in range(2):  # a page that fails once may read at the second try
+        for _ in range(2):  # a read that fails once may succeed at the second try
             self.ssd.map_ns = self.ssd.nand.read(block, ppa - block * self.ssd.nand.pages_per_block, 1, into, self.oob,
                                                  &status, self.cause, self.ssd.map_ns)
             self.reads += 1
@@ -198,7 +198,7 @@ cdef class TranslationPages(Owner):
         return False
 
     cdef int supersede(self, uint32_t ppa) except -1 nogil:
-        """That version is not the page's newest any more."""
+        """That version is no longer the newest of its page."""
         if self.fresh.erase(ppa) and not self.lasting:
             self.ssd.validity.dead(&ppa, 1)
             return 0
@@ -206,18 +206,19 @@ cdef class TranslationPages(Owner):
         return 0
 
     cdef int ripen(self) except -1 nogil:
-        """Of pages that are ``lasting``: all that were superseded so far die behind the next sync."""
+        """For ``lasting`` pages: all that were superseded so far die after the next sync."""
         self.let_ripe_go()
         pour(self.kept, self.ripe)
         self.ripe_at = self.ssd.image_syncs
         return 0
 
     cdef int let_ripe_go(self) except -1 nogil:
-        """There was a sync. A late store knows whose they are without being told, so room is made for no report."""
+        """If there was a sync, the ripe pages die. Only a store in flash that goes ``by_map`` needs room for reports of
+        that; a late store recognizes the pages itself."""
         cdef uint32_t ppa
         if self.ripe.size() == 0 or self.ssd.image_syncs == self.ripe_at:
             return 0
-        while self.ripe.size():             # one by one: to make room for a report may fail
+        while self.ripe.size():             # one by one: making room for a report may fail
             ppa = deref(self.ripe.begin())
             if self.ssd.validity.by_map and self.ssd.validity.in_flash:
                 self.ssd.validity.prepare(1, False)
@@ -226,14 +227,14 @@ cdef class TranslationPages(Owner):
         return 0
 
     cdef int make_way(self) except -1 nogil:
-        """Before the data of a page are put together, for this may read others: there is room for each page twice."""
+        """Call before composing a page (composing may read other pages): makes room for two versions of each."""
         if self.waiting() >= self.ids and self.lasting and not self.ssd.validity.late:
             self.let_all_go()
         return 0
 
     cdef int let_all_go(self) except -1 nogil:
-        """Of ``lasting`` pages under a validity store that goes by the map: a sync makes durable what took the place
-        of those that were superseded, and they die."""
+        """For ``lasting`` pages under a validity store that goes by the map: syncs, so that the successors of all
+        superseded pages are durable, and lets these die."""
         self.ripen()
         self.ssd.barrier()
         return self.let_ripe_go()
@@ -257,7 +258,7 @@ cdef class TranslationPages(Owner):
         return 0
 
     cdef int moved(self, const uint32_t* ids, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
-        """A superseded page's move is nobody else's business."""
+        """The move of a superseded page does not change the directory."""
         cdef uint32_t i
         for i in range(n):
             if self.kept.erase(olds[i]):
@@ -272,7 +273,7 @@ cdef class TranslationPages(Owner):
         return 0
 
     cdef int page_lost(self, uint32_t ppa) except -1 nogil:
-        """The directory's owner makes it again, and supersedes it: only then is it forgotten."""
+        """The directory's owner first rebuilds and supersedes the page; then it is forgotten here."""
         self.directory.lost(ppa)
         self.fresh.erase(ppa)
         self.kept.erase(ppa)
@@ -291,17 +292,17 @@ cdef class TranslationPages(Owner):
         return [ppa for ppa in ppas if ppa != NONE] + self.kept_ppas()
 
     def kept_ppas(self):
-        """Where superseded pages live."""
+        """PPAs of superseded pages that live."""
         return [ppa for ppa in self.kept] + [ppa for ppa in self.ripe]
 
     def keep_all(self, ppas):
-        """A recovery found superseded pages that the last checkpoint stands on."""
+        """A recovery found superseded pages that the last checkpoint needs."""
         cdef uint32_t ppa
         for ppa in ppas:
             self.kept.insert(ppa)
 
     cdef uint64_t known(self) noexcept nogil:
-        """Pages that are kept account of: programmed or superseded since the last checkpoint."""
+        """Number of pages in the sets: programmed or superseded since the last checkpoint."""
         return self.fresh.size() + self.kept.size() + self.ripe.size()
 
     cdef int reset(self) except -1:
@@ -312,8 +313,8 @@ cdef class TranslationPages(Owner):
         return 0
 
     cdef int checkpoint_begins(self) except -1:
-        """What the next checkpoint says of validity is that superseded pages are dead. Room for that is made page by
-        page; no page moves meanwhile, so the set is gone through in one order here and below."""
+        """Reports the superseded pages dead, for the next checkpoint's validity. Room for a report is made page by
+        page; no page moves meanwhile, so the order of the set is the same here and in ``checkpoint_ended``."""
         cdef uint32_t ppa
         self.let_go_n = 0
         if self.lasting and self.ssd.validity.late:
@@ -327,13 +328,13 @@ cdef class TranslationPages(Owner):
         return 0
 
     cdef int checkpoint_ended(self, bint whole) except -1:
-        """It is durable; or it is not, and the last one still stands on them."""
+        """The checkpoint is durable if ``whole``; else the last one still needs the superseded pages."""
         cdef uint32_t ppa
         if self.lasting and self.ssd.validity.late:
             if whole:
                 self.fresh.clear()
                 self.ripen()
-                self.ripe_at -= 1           # what takes their place is durable, with the checkpoint
+                self.ripe_at -= 1           # their successors are durable with the checkpoint
                 self.let_ripe_go()
             return 0
         if not whole:
@@ -359,7 +360,7 @@ cdef class TranslationPages(Owner):
 
 
 cdef int pour(unordered_set[uint32_t]& some, unordered_set[uint32_t]& into) except -1 nogil:
-    """All of one set into the other; what memory does not suffice for stays."""
+    """Moves all of one set into the other; if memory runs out, the rest stays."""
     cdef uint32_t ppa
     while some.size():
         ppa = deref(some.begin())
@@ -369,10 +370,10 @@ cdef int pour(unordered_set[uint32_t]& some, unordered_set[uint32_t]& into) exce
 
 
 cdef int take_witnesses(Engine ssd, uint32_t first, uint32_t n, Witness* seen, uint32_t* nobody) except -1 nogil:
-    """Where the newest live page of each of ``n`` LPAs from ``first`` on is, by the spare areas of all live pages; and
-    one that is nobody's: it does not say whose it is, or another live page names the same LPA, so that one of the two
-    lies where a third LPA's page should be. A late store calls superseded pages live, so there two of a name say
-    nothing. ``seen`` is zeros, ``nobody`` NONE."""
+    """Finds the newest live page of each of ``n`` LPAs from ``first`` on, by the spare areas of all live pages; and an
+    ownerless page: one that does not say whose it is, or names the same LPA as another live page, so that one of the
+    two is where a third LPA's page should be. A late store calls superseded pages live, so two pages of one LPA mean
+    nothing there. The caller sets ``seen`` to zeros and ``nobody`` to NONE."""
     cdef uint32_t block, page, ppa
     cdef uint8_t status = 0
     cdef uint8_t[4096] raw
@@ -406,8 +407,8 @@ cdef int take_witnesses(Engine ssd, uint32_t first, uint32_t n, Witness* seen, u
 
 
 cdef list newest_pages(Engine ssd, list ranges):
-    """PPAs of the newest whole page of each LPA in ``ranges``, [(first, LPAs)], by the spare areas of all pages in
-    blocks of user pages: whether they live is not asked."""
+    """PPAs of the newest whole page of each LPA in ``ranges``, [(first, number of LPAs)], by the spare areas of all
+    pages, live or not, in blocks with live user pages."""
     cdef uint32_t block, page
     cdef uint8_t status = 0
     cdef uint8_t[4096] raw

@@ -4,11 +4,11 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 cdef class PendingEntries:
     cdef readonly uint64_t n, room
-    cdef readonly uint64_t moved_n         # that cleaning put here, and nobody has held against flash
+    cdef readonly uint64_t moved_n         # from cleaning, not yet compared with flash
     cdef uint32_t* lpa                     # ascending
     cdef uint32_t* ppa
-    cdef uint32_t* expected                # what the translation page has to say for it to count; UNSEEN: anything
-    cdef uint32_t* place                   # of each in the battery, NONE before it has one; NULL: there is no battery
+    cdef uint32_t* expected                # the PPA that the translation page must have for it to count; UNSEEN: any
+    cdef uint32_t* place                   # of each in the battery, NONE if it has none; NULL: there is no battery
     cdef readonly bint placed
     cdef int reserve(self, uint64_t more) except -1 nogil
     cdef int shrink(self, uint64_t room) except -1

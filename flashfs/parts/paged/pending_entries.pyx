@@ -1,6 +1,6 @@
 # distutils: language = c++
-"""Entries that are newer than their translation page and in no cache: what cleaning moved, what was trimmed, what a
-recovery found. They are sorted by LPA, so all of a translation page lie side by side, and go into it together.
+"""Entries that are newer than their translation page and in no cache: moved by cleaning, trimmed, or found by a
+recovery. They are sorted by LPA, so all of a translation page lie side by side, and go into it together.
 """
 cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -20,7 +20,7 @@ cdef uint32_t UNSEEN = NONE - 1
 
 @cython.final
 cdef class PendingEntries:
-    """Sorted arrays of 12 bytes an entry, of 16 if they have ``placed`` copies in a battery; a search is O(log n), a
+    """Sorted arrays of 12 bytes per entry, of 16 if they have ``placed`` copies in a battery; a search is O(log n), a
     merge of a sorted run O(n)."""
 
     def __cinit__(self, bint placed=False):
@@ -33,7 +33,7 @@ cdef class PendingEntries:
         free(self.expected)
 
     cdef int reserve(self, uint64_t more) except -1 nogil:
-        """Room for so many more: with it ``merge`` cannot fail."""
+        """Makes room for so many more, so that ``merge`` of them cannot fail. MemoryError."""
         cdef uint64_t room = self.room
         cdef void* grown
         if self.n + more <= room:
@@ -59,7 +59,7 @@ cdef class PendingEntries:
         return 0
 
     cdef int shrink(self, uint64_t room) except -1:
-        """Room for so many in all, or as many as there are."""
+        """Reduces the room to ``room`` entries in all, or to as many as there are."""
         cdef PendingEntries fewer
         if max(self.n, room) >= self.room:
             return 0
@@ -78,18 +78,18 @@ cdef class PendingEntries:
         return 0
 
     cdef uint64_t first_from(self, uint32_t lpa) noexcept nogil:
-        """Where the first entry of an LPA that is not below ``lpa`` is."""
+        """The index of the first entry whose LPA is not below ``lpa``."""
         return <uint64_t> (lower_bound(self.lpa, self.lpa + self.n, lpa) - self.lpa)
 
     cdef int64_t find(self, uint32_t lpa) noexcept nogil:
-        """Where the entry of an LPA is, or -1."""
+        """The index of an LPA's entry, or -1."""
         cdef uint64_t at = self.first_from(lpa) if self.n else 0
         return <int64_t> at if at < self.n and self.lpa[at] == lpa else -1
 
     cdef int merge(self, const uint32_t* lpas, const uint32_t* ppas, const uint32_t* expected,
                    uint32_t n) except -1 nogil:
-        """``n`` entries of ascending LPAs; each takes the place of an older one of its LPA, whose ``expected`` stays.
-        ``expected`` may be NULL: what their translation page says does not matter."""
+        """Adds ``n`` entries of ascending LPAs; each replaces an older one of its LPA, whose ``expected`` stays. If
+        ``expected`` is NULL, the entries count whatever their translation page says."""
         cdef uint64_t to, at, end = self.n, same = 0
         cdef uint32_t i
         cdef bint there
@@ -100,7 +100,7 @@ cdef class PendingEntries:
             same += self.find(lpas[i]) >= 0
         to = end + n - same
         self.n = to
-        for i in range(n, 0, -1):          # the last first: what lies behind it moves up
+        for i in range(n, 0, -1):          # the last first: the entries after it move up
             at = <uint64_t> (lower_bound(self.lpa, self.lpa + end, lpas[i - 1]) - self.lpa)
             there = at < end and self.lpa[at] == lpas[i - 1]
             self.move_up(at + there, end, to)
@@ -115,7 +115,7 @@ cdef class PendingEntries:
         return 0
 
     cdef int move_up(self, uint64_t first, uint64_t end, uint64_t to) noexcept nogil:
-        """Entries ``first`` to ``end - 1``, so that they end at ``to``."""
+        """Moves entries ``first`` to ``end - 1`` so that they end at ``to``."""
         cdef uint64_t n = end - first
         if n == 0 or end == to:
             return 0
@@ -127,13 +127,13 @@ cdef class PendingEntries:
         return 0
 
     cdef int settle(self, uint64_t at) noexcept nogil:
-        """The entry counts whatever its translation page says."""
+        """Makes the entry count whatever its translation page says."""
         self.moved_n -= self.expected[at] != UNSEEN
         self.expected[at] = UNSEEN
         return 0
 
     cdef int erase(self, uint64_t first, uint64_t end) noexcept nogil:
-        """Entries ``first`` to ``end - 1`` are in their translation page."""
+        """Removes entries ``first`` to ``end - 1``."""
         cdef uint64_t i
         for i in range(first, end):
             self.moved_n -= self.expected[i] != UNSEEN
@@ -161,7 +161,7 @@ cdef class PendingEntries:
 
 @cython.final
 cdef class Found:
-    """(LPA, PPA) of what a recovery finds, as it comes: 8 bytes each."""
+    """(LPA, PPA) of the pages that a recovery finds, in the order found: 8 bytes each."""
 
     def __dealloc__(self):
         self.release()
@@ -193,7 +193,7 @@ cdef class Found:
         return 0
 
     def into(self, PendingEntries pending not None):
-        """All of it is pending from now on: of an LPA that was found twice, the last."""
+        """Moves all of it to ``pending``; if an LPA was found twice, the last counts."""
         cdef uint64_t n = self.n
         if n:
             lpas = array_u32(self.lpa, n)
@@ -207,7 +207,7 @@ cdef class Found:
 
 
 def merge_arrays(PendingEntries pending not None, lpa, ppa):
-    """As ``PendingEntries.merge``, of arrays of u32; the LPAs ascend, and what their pages say does not matter."""
+    """As ``PendingEntries.merge`` with ``expected`` NULL, from arrays of u32; the LPAs must ascend."""
     cdef const uint32_t[::1] lpas = numpy.ascontiguousarray(lpa, numpy.uint32)
     cdef const uint32_t[::1] ppas = numpy.ascontiguousarray(ppa, numpy.uint32)
     cdef uint64_t at = 0, part, n = lpas.shape[0]

@@ -7,10 +7,10 @@ from flashfs.parts.paged.two_level_cache cimport TwoLevelCache
 
 cdef class TpMap(CacheMap):
     cdef readonly TwoLevelCache cmt
-    cdef readonly uint64_t prefetched      # entries that came before anybody asked for them
+    cdef readonly uint64_t prefetched      # entries cached before they were needed
     cdef bint request_level, selective_level
-    cdef uint64_t* marked                  # a bit for each entry of a page that is cached
-    cdef uint32_t giving                   # the translation page whose entries leave for prefetched ones
+    cdef uint64_t* marked                  # a bit for each entry of one page: it need not be prefetched
+    cdef uint32_t giving                   # the translation page whose entries are evicted for prefetched ones
     cdef bint bring(self, const uint32_t* lpas, uint32_t i, uint32_t n, bint writing,
                     int64_t* ready) except -1 nogil
     cdef int make_room(self, uint32_t page) except -1 nogil

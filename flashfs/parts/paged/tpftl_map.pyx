@@ -1,6 +1,6 @@
 # distutils: language = c++
 """TPFTL's mapping (Y. Zhou et al., An Efficient Page-level FTL to Optimize Address Translation in Flash Memory, EuroSys
-2015), which LearnedFTL takes too: entries in nodes of translation pages, what is loaded with an entry, and what leaves.
+2015), which LearnedFTL uses too: a cache of entries in nodes, one per translation page, with prefetching and eviction.
 
 The pages, their directory, cleaning's updates, trims and recovery are those of every demand-paged mapping
 (flashfs.parts.paged.demand_map).
@@ -17,18 +17,18 @@ from collections import Counter
 
 from flashfs.errors import DeviceFullError
 
-UNITS_LEAST = 8              #: of the cache: a node and a chunk for four translation pages
-UNIT_TAKES = UNIT_BYTES + 2  #: bytes, with its part of the heap
+UNITS_LEAST = 8              #: units of the cache: a node and a chunk for four translation pages
+UNIT_TAKES = UNIT_BYTES + 2  #: bytes of a unit, with its part of the heap
 
 
 def units_in(room):
-    """How many units of the cache so many bytes are."""
+    """How many units of the cache fit into ``room`` bytes; at least UNITS_LEAST."""
     return max(UNITS_LEAST, room // UNIT_TAKES)
 
 
 cdef class TpMap(CacheMap):
-    """A cache of ``cache_bytes``; ``fixed``: that is what it has, whatever DRAM there is. ``request_level`` and
-    ``selective_level`` say which prefetching it does."""
+    """A cache of ``cache_bytes``; ``fixed``: the size does not grow with the DRAM. ``request_level`` and
+    ``selective_level``: the kinds of prefetching it does."""
 
     def __cinit__(self, Engine ssd not None, uint64_t cache_bytes, bint fixed=False, *, bint request_level=True,
                   bint selective_level=True, **_):
@@ -44,17 +44,17 @@ cdef class TpMap(CacheMap):
         free(self.marked)
 
     def resize(self, units):
-        """A new, empty cache, of no more units than an entry for each LPA can take."""
+        """A new, empty cache, with no more units than entries for all LPAs can take."""
         most = UNITS_LEAST + 4 * self.gtd.n + self.ssd.lpas // 4
         self.cmt = TwoLevelCache(min(units, most), self.gtd.n, self.per_page)
 
-    # --- what the host asks: everything that reads, writes and cleans happens here
+    # --- the host's requests: all reads, writes and cleaning happen here
 
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
                           int64_t* ready) except? 0xFFFFFFFF nogil:
-        """The entries of the first LPAs are cached. A miss waits for the write-back that makes room, then for its own
-        translation page; misses of different pages do not wait for each other, and what is prefetched is there when
-        the page is."""
+        """Caches the entries of the first LPAs; returns of how many. A miss waits for the write-back that makes room,
+        then for its own translation page; misses of different pages do not wait for each other, and prefetched entries
+        are there with their page."""
         cdef uint32_t i
         self.cmt.next_batch()
         for i in range(n):
@@ -64,7 +64,7 @@ cdef class TpMap(CacheMap):
 
     cdef bint bring(self, const uint32_t* lpas, uint32_t i, uint32_t n, bint writing,
                     int64_t* ready) except -1 nogil:
-        """One of them; False if all that is cached is of this batch."""
+        """Caches LPA ``i``; False if the whole cache is of this batch."""
         cdef uint32_t page = self.page_of(lpas[i]), offset = lpas[i] - page * self.per_page, ppa
         cdef uint64_t reads
         cdef int room
@@ -92,9 +92,9 @@ cdef class TpMap(CacheMap):
         return True
 
     cdef int make_room(self, uint32_t page) except -1 nogil:
-        """Room for another entry of the page: 1; 0 if all that is cached is of this batch. Clean entries of the coldest
-        node leave first. If it has none, its dirty ones go to their translation page together, and stay, clean (batch
-        update, section 4.4)."""
+        """Makes room for another entry of the page: 1; 0 if the whole cache is of this batch. Clean entries of the
+        coldest node leave first. If it has none, its dirty ones go to their translation page together, and stay, clean
+        (batch update, section 4.4)."""
         cdef uint32_t node
         cdef Spot spot
         while self.cmt.units_for(page) > self.cmt.free_n:
@@ -109,8 +109,8 @@ cdef class TpMap(CacheMap):
         return 1
 
     cdef int make_room_to_read(self, uint32_t page) except -2 nogil:
-        """As ``make_room``; -1 if that would write, and the image takes no more or is not to be changed. The read goes
-        past the cache then: what can be read must not fail for what cannot be written."""
+        """As ``make_room``; -1 if that would write, and the image is full or read-only. The read bypasses the cache
+        then, as a read must not fail because nothing can be written."""
         cdef uint32_t node
         cdef Spot spot
         if self.could_write():
@@ -127,12 +127,12 @@ cdef class TpMap(CacheMap):
             self.evictions += 1
         return 1
 
-    # --- prefetching: what else comes with the page that was read
+    # --- prefetching: further entries of the page that was read
 
     cdef int prefetch(self, const uint32_t* lpas, uint32_t i, uint32_t n, int64_t* ready) except -1 nogil:
-        """LPA ``i`` was not cached. The others of the request in its translation page come too, and if requests seem
-        to go through the LPAs in order, as many behind it as lie cached right before it (section 4.3). Nothing is
-        written for any of these."""
+        """LPA ``i`` was not cached. The others of the request in its translation page are cached too; and if the
+        workload seems sequential, as many after it as are cached right before it (section 4.3). Nothing is written to
+        make room for these."""
         cdef uint32_t page = self.page_of(lpas[i]), first = page * self.per_page, offset = lpas[i] - first, k
         cdef uint32_t behind = 0, end = self.entries_of(page)
         cdef bint there = self.image_of == page
@@ -154,15 +154,15 @@ cdef class TpMap(CacheMap):
         return 0
 
     cdef int mark_known(self, uint32_t page) noexcept nogil:
-        """A bit in ``marked`` for each entry of the page that needs no prefetching: those that are cached."""
+        """Sets a bit in ``marked`` for each entry of the page that needs no prefetching: those that are cached."""
         return self.cmt.list_cached(page, self.marked, NULL)
 
     cdef inline bint is_marked(self, uint32_t offset) noexcept nogil:
         return self.marked[offset >> 6] >> (offset & 63) & 1
 
     cdef bint prefetch_one(self, uint32_t page, uint32_t offset, bint there) except -1 nogil:
-        """From ``image``, if it is ``there``, else a hole. False if there is no room. What is pending is newer than the
-        page, and stays where it is."""
+        """Caches one entry from ``image`` if the page is ``there``, else a hole. False if there is no room. A pending
+        entry is newer than the page, and stays pending."""
         if self.pending.n and self.pending.find(page * self.per_page + offset) >= 0:
             return True
         if not self.room_for_prefetch(page):
@@ -173,7 +173,8 @@ cdef class TpMap(CacheMap):
         return True
 
     cdef bint room_for_prefetch(self, uint32_t page) except -1 nogil:
-        """Clean entries of one node, the coldest, may leave for what is prefetched by one miss, and no others."""
+        """Makes room for a prefetched entry. One miss may evict only clean entries of one node, the coldest, for this.
+        """
         cdef uint32_t node
         cdef Spot spot
         while self.cmt.units_for(page) > self.cmt.free_n:
@@ -211,7 +212,7 @@ cdef class TpMap(CacheMap):
             self.mapped_n += olds[i] == NONE
         return self.drop_strays(lpas, 0, n, olds) if self.strays else 0
 
-    # --- what the base asks of the cache
+    # --- the cache's answers to the base class
 
     cdef bint cached(self, uint32_t lpa, uint32_t* ppa) noexcept nogil:
         cdef uint32_t page = self.page_of(lpa)
@@ -247,8 +248,8 @@ cdef class TpMap(CacheMap):
         self.take_back()
 
     cdef int take_back(self) except -1:
-        """What was dirty in the cache before a mount is there again: beside an empty cache it would take room that
-        nobody has given it. But not behind damage, where entries go to their pages before anybody believes them."""
+        """Moves pending entries to the cache: before the mount they were dirty there, and as pending entries they would
+        take DRAM beyond the budget. Not after damage, when entries must go to their pages first, which checks them."""
         cdef uint64_t i = 0
         cdef uint32_t page, ppa = NONE
         while i < self.pending.n and self.pending.moved_n == 0 and not self.strays:
@@ -264,7 +265,7 @@ cdef class TpMap(CacheMap):
     def dirty_entries(self):
         return self.cmt.dirty_entries()
 
-    # --- the ledger, and for people
+    # --- the DRAM ledger, and for users
 
     def cache_bounds(self):
         return self.cmt.units_take(), UNITS_LEAST * UNIT_TAKES

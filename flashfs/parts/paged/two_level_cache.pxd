@@ -8,14 +8,14 @@ cdef enum:
 
 cdef struct Chunk:
     uint32_t[9] ppa
-    uint32_t next                          # towards the entry that was used longest ago; of a free unit: another one
+    uint32_t next                          # the chunk with entries used longer ago; of a free unit: the next free one
     uint32_t before
     uint16_t[9] at                         # offset in the translation page
     uint16_t dirty                         # a bit for each place
 
 
 cdef struct Node:
-    uint64_t hot                           # average of when its entries were used, in 1 / 65,536 of a look-up
+    uint64_t hot                           # average time of its entries' last use, in 1 / 65,536 of a lookup
     uint32_t page
     uint32_t head, tail                    # its first and its last chunk
     uint32_t skip                          # places of the first chunk that hold nothing
@@ -34,7 +34,7 @@ cdef class TwoLevelCache:
     cdef readonly uint32_t units, free_n, nodes_n, used, dirty_n
     cdef readonly uint32_t pages, per_page
     cdef readonly uint64_t births, deaths  # of nodes
-    cdef readonly int balance              # births less deaths, since it was last at its bound
+    cdef readonly int balance              # births less deaths since it last reached its bound
     cdef readonly bint selective           # whether selective prefetching is on
     cdef char* arena
     cdef uint32_t* node_of                 # of each translation page: its unit

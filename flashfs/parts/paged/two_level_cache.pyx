@@ -2,12 +2,12 @@
 TPFTL, EuroSys 2015, section 4).
 
 An entry takes 6 bytes: two for its offset in the translation page, four for its PPA. It has no links: the entries of a
-node lie in the order of their last use, in a chain of *chunks* of nine, and whatever is used moves to the front, the
-others by one place each. Nodes and chunks are units of 64 bytes of one arena, so that memory goes to whichever needs
-it. The first chunk of a node has free places in front, the last one behind.
+node lie in the order of their last use, in a chain of *chunks* of nine. An entry that is used moves to the front, and
+those before it move on by one place. Nodes and chunks are units of 64 bytes of one arena, so that either can take any
+free unit. The first chunk of a node has its free places at the front, the last one at the end.
 
-Nodes are in the order of their heat, the average time of the last use of their entries, in a heap. An entry's own time
-is not kept: one that is used is taken to have been as hot as its node.
+Nodes are in a heap, ordered by heat: the average time of the last use of their entries. An entry's own time is not
+kept: one that is used counts as having been as hot as its node.
 """
 cimport cython
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
@@ -20,7 +20,7 @@ from flashfs.engine.blocks.pool cimport NONE
 import numpy
 
 cdef enum:
-    FRACTION = 16            # bits of a node's heat behind the point
+    FRACTION = 16            # fractional bits of a node's heat
     BOUND = 3                # births less deaths of nodes, or the reverse, that switch selective prefetching
 
 assert sizeof(Chunk) == UNIT_BYTES and sizeof(Node) <= UNIT_BYTES
@@ -32,7 +32,7 @@ cdef uint64_t LANES = 0x0001000100010001u, UPTO = 0x7FFF7FFF7FFF7FFFu
 
 
 cdef inline uint64_t zeros(uint64_t lanes) noexcept nogil:
-    """The highest bit of each of four lanes of 16 bits that is 0, and no other."""
+    """Sets the highest bit of each of the four 16-bit lanes that is 0, and no other bit."""
     return ~(((lanes & UPTO) + UPTO) | lanes | UPTO)
 
 
@@ -42,7 +42,7 @@ cdef inline uint32_t gathered(uint64_t highest) noexcept nogil:
 
 
 cdef inline uint32_t places_of(const Chunk* chunk, uint32_t offset) noexcept nogil:
-    """A bit for each place of the chunk that has the offset, whether or not it holds anything."""
+    """A bit for each place of the chunk that has the offset, even if the place is free."""
     cdef uint64_t[2] at
     cdef uint64_t first, second, wanted = offset * LANES
     memcpy(at, chunk.at, 16)
@@ -54,7 +54,7 @@ cdef inline uint32_t places_of(const Chunk* chunk, uint32_t offset) noexcept nog
 
 
 cdef inline int shift_all_down(Chunk* chunk) noexcept nogil:
-    """As ``shift_down``, of a chunk that is full, whose last entry goes."""
+    """As ``shift_down``, for a full chunk, whose last entry is dropped."""
     cdef uint64_t[4] ppas
     cdef uint64_t[2] at
     memcpy(ppas, chunk.ppa, 32)
@@ -66,7 +66,7 @@ cdef inline int shift_all_down(Chunk* chunk) noexcept nogil:
 
 
 cdef inline int shift_down(Chunk* chunk, uint32_t low, uint32_t place) noexcept nogil:
-    """Entries ``low`` to ``place - 1`` go one place on; ``low`` is free then, and not dirty."""
+    """Moves entries ``low`` to ``place - 1`` one place on; ``low`` is free then, and not dirty."""
     cdef uint32_t moved = (((<uint32_t> 1 << place) - 1) >> low) << low
     memmove(&chunk.ppa[low + 1], &chunk.ppa[low], (place - low) * 4)
     memmove(&chunk.at[low + 1], &chunk.at[low], (place - low) * 2)
@@ -75,7 +75,7 @@ cdef inline int shift_down(Chunk* chunk, uint32_t low, uint32_t place) noexcept 
 
 
 cdef inline int shift_up(Chunk* chunk, uint32_t place, uint32_t high) noexcept nogil:
-    """Entries ``place + 1`` to ``high`` go one place back; ``high`` is free then, and not dirty."""
+    """Moves entries ``place + 1`` to ``high`` one place back; ``high`` is free then, and not dirty."""
     cdef uint32_t moved = (((<uint32_t> 2 << high) - 1) >> (place + 1)) << (place + 1)
     memmove(&chunk.ppa[place], &chunk.ppa[place + 1], (high - place) * 4)
     memmove(&chunk.at[place], &chunk.at[place + 1], (high - place) * 2)
@@ -87,7 +87,7 @@ cdef inline int shift_up(Chunk* chunk, uint32_t place, uint32_t high) noexcept n
 cdef class TwoLevelCache:
     """``units`` of 64 bytes, for entries of ``pages`` translation pages of ``per_page`` entries each.
 
-    What a *batch* has used stays: those entries are the first of their nodes."""
+    Entries that the current *batch* used cannot leave: they are the first of their nodes."""
 
     def __cinit__(self, uint32_t units, uint32_t pages, uint32_t per_page):
         self.pages = pages
@@ -112,7 +112,7 @@ cdef class TwoLevelCache:
         return 0
 
     cdef int clear(self) noexcept nogil:
-        """Nothing is cached."""
+        """Forgets every entry."""
         cdef uint32_t unit
         memset(self.node_of, 0xFF, <uint64_t> self.pages * 4)
         self.nodes_n = self.used = self.dirty_n = 0
@@ -145,8 +145,8 @@ cdef class TwoLevelCache:
         return 0
 
     cdef int count_node(self, int step) noexcept nogil:
-        """A node came or went. When three more have gone than came, requests go through the LPAs in order, and
-        selective prefetching begins; when three more came, it ends (section 4.3)."""
+        """A node came (1) or went (-1). When three more have gone than came, the workload is taken for sequential, and
+        selective prefetching begins; when three more have come, it ends (section 4.3)."""
         if step > 0:
             self.births += 1
         else:
@@ -165,7 +165,7 @@ cdef class TwoLevelCache:
         return 0
 
     cdef inline bint colder(self, uint32_t one, uint32_t two) noexcept nogil:
-        """Of two units with nodes; of two that are equally hot the one of the lower LPAs."""
+        """Whether node ``one`` is colder than ``two``; of two equally hot ones, that of the lower LPAs is."""
         cdef Node* first = self.node(one)
         cdef Node* second = self.node(two)
         return first.hot < second.hot or (first.hot == second.hot and first.page < second.page)
@@ -204,11 +204,11 @@ cdef class TwoLevelCache:
         return self.sift_down(self.node(last).heap_at)
 
     cdef inline uint32_t used_now(self, const Node* node) noexcept nogil:
-        """Entries of the node that this batch has used."""
+        """How many entries of the node this batch has used."""
         return node.used_n if node.used_in == self.batch else 0
 
     cdef uint32_t coldest(self) noexcept nogil:
-        """The coldest node of which an entry may leave; NONE if there is none."""
+        """The coldest node with an entry that may leave; NONE if there is none."""
         cdef uint32_t at, best = NONE
         cdef Node* node
         for at in range(self.nodes_n):
@@ -223,7 +223,7 @@ cdef class TwoLevelCache:
     # --- entries
 
     cdef int next_batch(self) noexcept nogil:
-        """What was used so far may leave."""
+        """Begins a batch: entries used before it may leave."""
         self.batch += 1
         return 0
 
@@ -254,19 +254,20 @@ cdef class TwoLevelCache:
         return False
 
     cdef uint32_t units_for(self, uint32_t page) noexcept nogil:
-        """Free units that another entry of the page takes."""
+        """Units that another entry of the page takes: 2, 1 or 0."""
         if self.node_of[page] == NONE:
             return 2
         return self.node(self.node_of[page]).skip == 0
 
     cdef int warm(self, Node* node) noexcept nogil:
-        """One of its entries is used now: the average goes up by what its own share gains."""
+        """One of the node's entries is used now: raises the average by that entry's share."""
         cdef uint64_t now = self.clock << FRACTION
         node.hot += (now - node.hot) // node.n
         return self.sift_down(node.heap_at)
 
     cdef bint use(self, uint32_t page, uint32_t offset) noexcept nogil:
-        """A look-up: whether the entry is cached. It is the first of its node then, and stays for this batch."""
+        """A lookup: whether the entry is cached. If so, it becomes the first of its node, and cannot leave during this
+        batch."""
         cdef Spot spot
         cdef Node* node
         self.clock += 1
@@ -310,8 +311,8 @@ cdef class TwoLevelCache:
         return 0
 
     cdef int insert(self, uint32_t page, uint32_t offset, uint32_t ppa, bint dirty, bint asked) noexcept nogil:
-        """A new entry, the first of its node, which stays for this batch. There must be ``units_for`` it. Whoever is
-        not ``asked`` for it (prefetching) makes its node no hotter."""
+        """Adds an entry as the first of its node; it cannot leave during this batch. ``units_for`` units must be free.
+        If it was not ``asked`` for (prefetching), its node gets no hotter."""
         cdef uint32_t unit = self.node_of[page], head
         cdef Node* node
         cdef Chunk* chunk
@@ -356,7 +357,7 @@ cdef class TwoLevelCache:
         return self.warm(node) if asked else 0
 
     cdef int put(self, uint32_t page, const Spot* spot, uint32_t ppa) noexcept nogil:
-        """The entry says something else than its translation page from now on."""
+        """Changes the entry, which is dirty from now on."""
         cdef Chunk* chunk = self.chunk(spot.chunk)
         chunk.ppa[spot.place] = ppa
         if not chunk.dirty >> spot.place & 1:
@@ -389,7 +390,7 @@ cdef class TwoLevelCache:
         return False
 
     cdef int remove(self, uint32_t unit, const Spot* spot) noexcept nogil:
-        """That entry of the node leaves; it must be clean. The node goes with its last one."""
+        """Removes that entry of the node; it must be clean. The node goes with its last entry."""
         cdef Node* node = self.node(unit)
         cdef uint32_t at = spot.chunk, place = spot.place, last = (node.skip + node.n - 1) % CHUNK, high
         cdef Chunk* chunk = self.chunk(at)
@@ -414,14 +415,14 @@ cdef class TwoLevelCache:
             self.node_of[node.page] = NONE
             self.give(unit)
             return self.count_node(-1)
-        if last == 0:                      # its last chunk holds nothing any more
+        if last == 0:                      # its last chunk is empty now
             node.tail = self.chunk(at).before
             self.chunk(node.tail).next = NONE
             self.give(at)
         return 0
 
     cdef int clean_page(self, uint32_t page) noexcept nogil:
-        """The translation page says what its entries say."""
+        """The translation page was written: its entries are clean."""
         cdef uint32_t unit = self.node_of[page], at
         cdef Node* node
         if unit == NONE or self.node(unit).dirty_n == 0:
@@ -436,7 +437,7 @@ cdef class TwoLevelCache:
         return 0
 
     cdef int forget_page(self, uint32_t page) noexcept nogil:
-        """Its entries are cached no more, dirty or not."""
+        """Removes the page's entries, dirty or not."""
         cdef uint32_t unit = self.node_of[page], at, behind
         cdef Node* node
         if unit == NONE:
@@ -455,7 +456,8 @@ cdef class TwoLevelCache:
         return 0
 
     cdef uint32_t dirty_of(self, uint32_t page, uint32_t offset, uint32_t n, uint32_t* image) noexcept nogil:
-        """How many dirty entries there are of ``n`` from ``offset`` on; they go into ``image``, if that is not NULL."""
+        """How many dirty entries there are of ``n`` from ``offset`` on. Stores them in ``image``, if that is not NULL.
+        """
         cdef uint32_t unit = self.node_of[page], left, place, end, found = 0
         cdef Node* node
         cdef Chunk* chunk
@@ -479,8 +481,8 @@ cdef class TwoLevelCache:
         return found
 
     cdef int list_cached(self, uint32_t page, uint64_t* bits, uint32_t* image) noexcept nogil:
-        """The entries of the page that are cached: a bit for each, and none for others, and each to its place in
-        ``image``, where others stay as they are. Either may be NULL."""
+        """Lists the cached entries of the page: sets ``bits`` to a bit for each, and stores them at their places in
+        ``image``, leaving the other places as they are. Either may be NULL."""
         cdef uint32_t unit = self.node_of[page], left, place, end
         cdef Node* node
         cdef Chunk* chunk
@@ -532,7 +534,7 @@ cdef class TwoLevelCache:
                 unit = chunk.next
         return lpa, ppa
 
-    # --- for people and tests
+    # --- for users and tests
 
     def sizes(self):
         """(bytes as a controller packs them, as allocated)."""
@@ -544,8 +546,8 @@ cdef class TwoLevelCache:
         return <uint64_t> self.units * UNIT_BYTES + 4 * <uint64_t> self.heap_room
 
     def nodes(self):
-        """Every node, the coldest first: {"page", "entries", "dirty", "heat" (the look-up that its entries were used
-        at, on average)}."""
+        """Every node, the coldest first: {"page", "entries", "dirty", "heat" (the average number of the lookup that
+        last used its entries)}."""
         cdef uint32_t at
         cdef Node* node
         out = []
@@ -581,7 +583,8 @@ cdef class TwoLevelCache:
         return [{**entry, "node": node["page"]} for node in self.nodes() for entry in self.entries_of(node["page"])]
 
     def check(self):
-        """Each node is in the heap, which is in order; each entry is its page's, once; the counts are right."""
+        """Checks that each node is in the heap, which is in order; each entry is its page's, once; the counts are
+        right."""
         cdef uint32_t at, taken = 0
         cdef Node* node
         problems = []

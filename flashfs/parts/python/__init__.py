@@ -1,1 +1,1 @@
-"""An FTL that is a class in Python, held against what the engine knows."""
+"""FTLs written as a class in Python; their answers are checked against what the engine knows."""

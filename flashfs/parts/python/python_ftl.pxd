@@ -1,4 +1,4 @@
-# FTLs written in Python behind the interfaces of flashfs.engine.contract.
+# Adapters from FTLs written in Python to the interfaces of flashfs.engine.contract.
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from flashfs.engine.device.ssd cimport Ssd
@@ -9,14 +9,14 @@ from flashfs.engine.contract.extent cimport Extent
 cdef class Plugin:
     cdef readonly Ssd ssd
     cdef readonly str name
-    cdef readonly object cls               # what somebody wrote
-    cdef readonly object ftl               # the one object of it that counts now
+    cdef readonly object cls               # the user's class
+    cdef readonly object ftl               # its current object
     cdef readonly Chip chip
     cdef readonly object error             # the first mistake of a call that could not raise it
     cdef readonly bint verify
-    cdef object ask_lookup, ask_bind, ask_unbind, ask_after_miss   # the object's bound methods, found once
+    cdef object ask_lookup, ask_bind, ask_unbind, ask_after_miss   # the object's bound methods, cached
     cdef PyPlacement placement
-    cdef int placing                       # the stream that place() is being asked for; -1: none
+    cdef int placing                       # the stream for which place() is running; -1: none
     cdef uint32_t pages
     cdef make(self)
     cdef fresh(self)

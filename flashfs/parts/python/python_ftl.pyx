@@ -1,11 +1,11 @@
 # cold
 # distutils: language = c++
-"""The bridge: an FTL written in Python behind the interfaces of the four parts. Compiled schemes never notice.
+"""The bridge: implements the interfaces of the four parts by an FTL written in Python. Compiled schemes are unaffected.
 
-Each part here holds the plug-in and asks it under the GIL. Whatever comes back is looked at before it is believed:
-its type, its range, and whether it agrees with what the engine knows (which pages are live, what their OOBs say). A
-mistake is an FtlError of one line that names the FTL, the call, what it gave and what would have done; and the device
-then takes no more changes, so that a wrong map is never saved and the next mount finds what flash says.
+Each part here holds the plug-in and calls it under the GIL. Each answer is checked before it is used: its type, its
+range, and whether it agrees with what the engine knows (which pages are live, what their OOBs say). A mistake is an
+FtlError of one line that names the FTL, the call, the answer and what it should be. The device then takes no more
+changes, so that a wrong map is never saved and the next mount recovers from flash.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
@@ -42,11 +42,11 @@ from flashfs.errors import MISTAKES, FlashfsError, FtlError, is_mistake
 from nandimg.errors import NandimgError
 
 cdef enum:
-    MOST_ASKED = 64          # LPAs that place() is shown at a time
+    MOST_ASKED = 64          # LPAs that place() gets at a time
 
 
 def is_whole(value):
-    """Whether ``value`` counts as an address: any integer type, but neither bool nor what merely looks like one."""
+    """Whether ``value`` counts as an address: any integer type (with ``__index__``), but not bool."""
     if type(value) is int:
         return True
     return not isinstance(value, bool) and hasattr(value, "__index__")
@@ -64,9 +64,9 @@ def where_raised(error):
 
 
 cdef class Plugin:
-    """One FTL of a device: its class, the object of it that counts now, and the words for its mistakes.
+    """One FTL of a device: its class, its current object, and the messages for its mistakes.
 
-    A new object is an empty map. So the engine's `reset` makes one, and no FTL has to write a method for it.
+    A new object is an empty map. So the engine's `reset` makes one, and an FTL needs no method for it.
     """
 
     def __cinit__(self, Ssd ssd, str name, cls, options):
@@ -80,7 +80,7 @@ cdef class Plugin:
         self.fresh()
 
     cdef make(self):
-        """An object that holds nothing."""
+        """A new object, which must hold nothing."""
         cdef uint32_t lpa
         try:
             made = self.cls(self.chip)
@@ -94,7 +94,7 @@ cdef class Plugin:
         return made
 
     cdef fresh(self):
-        """From now on a new object counts."""
+        """Replaces the current object by a new one."""
         self.ftl = self.make()
         self.ask_lookup = self.ftl.lookup
         self.ask_bind = self.ftl.bind
@@ -102,24 +102,24 @@ cdef class Plugin:
         self.ask_after_miss = getattr(self.ftl, "after_miss", None)
 
     cdef object mistake(self, call, said):
-        """The error to raise for a call that gave something wrong; nothing is changed from now on."""
+        """The error to raise for a wrong answer of a call; the device takes no more changes."""
         error = FtlError(f"{self.name}.{call}: {said}")
         self.ssd.fail(error)
         return error
 
     cdef object broke(self, call, error, bint through=False):
-        """The error to raise for a call that raised ``error``. With ``through``, what the engine raised inside the
-        call (a full device, a power cut) goes on as it is."""
+        """The error to raise for a call that raised ``error``. With ``through``, an error that the engine raised inside
+        the call (a full device, a power cut) is returned as it is."""
         if isinstance(error, FtlError) or (through and isinstance(error, (FlashfsError, NandimgError))):
             return error
-        if not is_mistake(error):          # an interrupt: the call was left in the middle
+        if not is_mistake(error):          # an interrupt: the call did not finish
             self.ssd.fail(f"{self.name}.{call} was interrupted")
             return error
         text = " ".join(str(error).split())
         return self.mistake(call, f"raised {type(error).__name__}{': ' if text else ''}{text}{where_raised(error)}")
 
     cdef note(self, error):
-        """A mistake where nothing can be raised: whoever asks for a change next gets it."""
+        """Keeps a mistake from a place where nothing can be raised: the next change raises it."""
         if self.error is None:
             self.error = error
 
@@ -138,8 +138,8 @@ cdef class Plugin:
         return <uint32_t> index(value)
 
     def optional(self, method, call, kind, default):
-        """What an optional method without arguments returns, of the type it must have. Its mistakes are told, but
-        the map is not in doubt: the device goes on."""
+        """What an optional method without arguments returns; ``default`` if there is none. FtlError if it raises or the
+        type is wrong, but the map is not in doubt, so the device goes on."""
         asked = getattr(self.ftl, method, None)
         if asked is None:
             return default
@@ -153,7 +153,7 @@ cdef class Plugin:
         return said
 
     def dram(self):
-        """{structure: bytes} as the FTL says; a page table's, if it says nothing."""
+        """{structure: bytes} from the FTL's dram(); a page table's, if it has none."""
         said = self.optional("dram", "dram()", dict, {"map": 4 * self.ssd.lpas})
         for name, held in said.items():
             if not isinstance(name, str) or not is_whole(held) or held < 0:
@@ -163,12 +163,12 @@ cdef class Plugin:
 
 
 cdef class Chip:
-    """What an FTL in Python may know of the device, and ask of it: facts that never change, the state of blocks (not
-    before ``__init__`` has returned), and, for ``place`` alone, a new block.
+    """The device as an FTL in Python sees it: facts that never change, the state of blocks (not before ``__init__`` has
+    returned), and, in ``place`` only, new blocks.
 
-    ``lpas`` are 0 .. lpas - 1; ``ppa = block * pages_per_block + page``. ``oob_bytes``: what a page's OOB has for the
+    LPAs are 0 .. ``lpas`` - 1; ``ppa = block * pages_per_block + page``. ``oob_bytes``: bytes of a page's OOB for the
     FTL. ``spare_blocks``: the good blocks beyond those that a full disk and the metadata take; the open blocks and the
-    reserve for cleaning must fit them. ``options``: what ``--opt`` says, a read-only dict.
+    reserve for cleaning must fit them. ``options``: the FTL's options (``--opt``), a read-only dict.
     """
 
     def __cinit__(self, Plugin plugin, options):
@@ -208,14 +208,14 @@ cdef class Chip:
         return self.pages_per_block - self.plugin.ssd.pool.next_page[<uint32_t> block]
 
     def open_block(self, die=None):
-        """A fresh block, on ``die`` if it has one; ``place`` alone may ask, and no more blocks stay open than the FTL's
-        ``host_blocks`` and ``gc_blocks`` say. DeviceFullError goes through: leave it alone."""
+        """A fresh block, on ``die`` if that has one. Only ``place`` may call this, and at most ``host_blocks`` and
+        ``gc_blocks`` of the FTL may be open. May raise DeviceFullError: do not catch it."""
         if self.plugin.placing < 0:
             raise self.plugin.mistake("open_block()", "only place() may open a block")
         return self.plugin.placement.open(die)
 
     def close_block(self, block):
-        """Fill this block no further, although there is room: from now on it may be cleaned."""
+        """Closes this block although it has room: from now on it may be cleaned."""
         if self.room(block):
             self.plugin.placement.give_up(block)
 
@@ -226,18 +226,18 @@ cdef class Chip:
         return [block for block in range(self.blocks) if self.plugin.ssd.pool.state[block] == STATE_CLOSED]
 
     def live(self, block):
-        """How many of its pages are live."""
+        """How many pages of a block are live."""
         self.known(block)
         return self.plugin.ssd.validity.count(block)
 
     def live_pages(self, block):
-        """The numbers of its live pages, ascending."""
+        """The numbers of a block's live pages, ascending."""
         self.known(block)
         return self.plugin.ssd.validity.live_in(block)
 
     def name_of(self, ppa):
-        """(LPA, sequence number) that the page's OOB says: its name, which stays with it when it is moved. Costs a
-        spare read."""
+        """(LPA, sequence number) from the page's OOB. They stay the same when the page is moved. Costs a spare read.
+        ValueError if it is not a readable page of the host."""
         cdef Oob oob
         cdef uint8_t status = 0
         cdef Ssd ssd = self.plugin.ssd
@@ -251,33 +251,34 @@ cdef class Chip:
         return oob.lpa, oob.seq
 
     def age(self, block):
-        """How many blocks were opened after it (metadata's too). One not opened since the mount is as old as can be."""
+        """How many blocks were opened after this one, those for metadata included."""
         self.known(block)
         return self.plugin.ssd.pool.last_order - self.plugin.ssd.pool.order[<uint32_t> block]
 
     def erases(self, block):
-        """How often it was erased."""
+        """How often a block was erased."""
         self.known(block)
         return self.plugin.ssd.nand.erases(block)
 
 
 cdef class PyValidity(PageBitmap):
-    """The engine's bitmap, and beside it an FTL's own store that is told of every page that comes to life or dies,
-    and whose answers are held against the bitmap: a store that errs could have live pages erased."""
+    """The engine's bitmap, and beside it an FTL's own store. Each page that comes to life or dies is reported to that
+    store, and its answers are compared with the bitmap, because a wrong store could have live pages erased."""
 
     def attach(self, Plugin plugin):
         self.plugin = plugin
         return self
 
     cdef tell(self, hook, uint32_t ppa):
-        """live(ppa) or dead(ppa). The engine has no way back from here: a mistake waits for the next change."""
+        """Calls live(ppa) or dead(ppa). The engine cannot undo here, so the next change raises a mistake."""
         try:
             getattr(self.plugin.ftl, hook)(ppa)
         except BaseException as error:
             self.plugin.note(self.plugin.broke(f"{hook}(ppa={ppa})", error))
 
     cdef compare(self, uint32_t ppa, bint live):
-        """What the FTL says is what the bitmap has; one that says it is ``late`` may still call a dead page live."""
+        """Checks that the FTL's is_live agrees with the bitmap; a class that is ``late`` may still call a dead page
+        live."""
         try:
             said = self.plugin.ftl.is_live(ppa)
             if said is not live and not (said is True and getattr(self.plugin.cls, "late", False) is True):
@@ -304,7 +305,7 @@ cdef class PyValidity(PageBitmap):
         return 0
 
     cdef uint32_t pages(self, uint32_t block, uint32_t* out) except? 0xFFFFFFFF nogil:
-        """What cleaning moves, the bitmap says; that the FTL's store says the same is checked page by page."""
+        """The bitmap says which pages cleaning moves; each page is compared with the FTL's store."""
         cdef uint32_t n = PageBitmap.pages(self, block, out), page
         with gil:
             if hasattr(self.plugin.cls, "is_live") and self.ssd.failed is None:
@@ -323,7 +324,7 @@ cdef class PyValidity(PageBitmap):
         return 0
 
     def load(self, sections):
-        """The map's load came first and made a new object, whose store knows nothing yet."""
+        """Also reports all live pages to the FTL's store, which is empty: the map's load just made a new object."""
         cdef uint32_t ppa
         PageBitmap.load(self, sections)
         for ppa in range(self.ssd.nand.blocks * self.pages_per_block):
@@ -332,13 +333,14 @@ cdef class PyValidity(PageBitmap):
         self.plugin.healthy()
 
     def tables(self):
-        """The FTL's dram() counts its store; the bitmap beside it is an instrument."""
+        """The FTL's dram() counts its store; the bitmap beside it only serves the checks, so a controller has 0 bytes.
+        """
         return {name: (0 if name == "pvb" else packed, held)
                 for name, (packed, held) in PageBitmap.tables(self).items()}
 
 
 cdef class PyPlacement(Streams):
-    """place() of somebody's class. The block of wear levelling is the engine's own affair."""
+    """Placement by place() of the user's class. The engine itself places the pages of wear levelling."""
 
     def __dealloc__(self):
         free(self.mine)
@@ -354,7 +356,7 @@ cdef class PyPlacement(Streams):
         return self
 
     cdef int make_ready(self, int stream) except -1 nogil:
-        """Here and not in open_block: cleaning asks place() too, which must not be called from within itself."""
+        """Makes room here and not in open_block: cleaning calls place() too, which must not call itself."""
         if stream == STREAM_HOST and self.open_n[STREAM_HOST] < self.open_most[STREAM_HOST]:
             self.ssd.make_room()
         return 0
@@ -362,7 +364,8 @@ cdef class PyPlacement(Streams):
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
         if stream == STREAM_WEAR:
             return Streams.take(self, stream, lpas, n, out)
-        # Each half-filled block costs a crash what the next recovery may need: then one that is open has to do.
+        # A crash wastes the rest of each open block, and the next recovery may need it: if free blocks are scarce, use
+        # an open one.
         if (stream == STREAM_GC and 0 < self.open_n[STREAM_GC] < self.open_most[STREAM_GC]
                 and not self.ssd.affords_more() and self.open_n[STREAM_GC] and self.go_on(n, out)):
             return 0
@@ -371,12 +374,12 @@ cdef class PyPlacement(Streams):
             self.place(stream, lpas, min(n, <uint32_t> MOST_ASKED), out)
             while not self.ssd.pool.takes_more(out.block, CAUSE_HOST if stream == STREAM_HOST else CAUSE_GC,
                                                self.ssd.now_ns):
-                self.give_up(out.block)     # the FTL hears that it is closed, and is asked again
+                self.give_up(out.block)     # reports to the FTL that it is closed; then place() is called again
                 self.place(stream, lpas, min(n, <uint32_t> MOST_ASKED), out)
         return 0
 
     cdef bint go_on(self, uint32_t n, Extent* out) except -1 nogil:
-        """Into a block that cleaning has open, whatever its lane, if there is one that takes more."""
+        """Takes any block that cleaning has open and that takes more; False if there is none."""
         cdef uint32_t block
         for block in range(self.ssd.nand.blocks):
             if self.mine[block] == STREAM_GC + 1:
@@ -420,7 +423,7 @@ cdef class PyPlacement(Streams):
         return 0
 
     cdef uint32_t open(self, die) except? 0xFFFFFFFE:
-        """A block for the stream that place() is being asked for."""
+        """Opens a block for the stream for which place() is running."""
         cdef int stream = self.plugin.placing
         cdef uint32_t block
         if die is not None and (not is_whole(die) or not 0 <= die < self.ssd.nand.dies):
@@ -437,7 +440,7 @@ cdef class PyPlacement(Streams):
         return block
 
     cdef int give_up(self, uint32_t block) except -1:
-        """The block takes no more pages, and the FTL hears of it."""
+        """Closes the block, and reports that to the FTL."""
         self.open_n[self.mine[block] - 1] -= 1
         self.mine[block] = 0
         self.ssd.close(block)
@@ -465,7 +468,8 @@ cdef class PyPlacement(Streams):
         return 0
 
     def attach(self):
-        """Open blocks are offered to the FTL; those that it does not keep are closed, as all are if it does not ask."""
+        """Offers open blocks to the FTL's attach(); those that it does not keep are closed. Without that method, all
+        are."""
         cdef uint32_t block, i, room = self.ssd.pool.pages_per_block
         offered = {}
         memset(self.mine, 0, self.ssd.nand.blocks)
@@ -499,7 +503,7 @@ cdef class PyPlacement(Streams):
 
 
 cdef class PyCleaning(Greedy):
-    """victim() of somebody's class: a block, or a list of those that are to be moved together. The engine moves the
+    """Cleaning by victim() of the user's class: a block, or a list of blocks to be moved together. The engine moves the
     pages."""
 
     def __dealloc__(self):
@@ -519,7 +523,7 @@ cdef class PyCleaning(Greedy):
     cdef int clean(self) except -1 nogil:
         cdef uint32_t n, victim = self.ssd.victims.fewest()
         if victim == NONE or self.ssd.victims.valid[victim] >= self.ssd.nand.pages_per_block:
-            return Greedy.clean(self)  # nothing to choose from: it says so
+            return Greedy.clean(self)  # nothing to choose from: it raises the error
         with gil:
             self.plugin.healthy()
             n = self.choose()
@@ -528,7 +532,7 @@ cdef class PyCleaning(Greedy):
         return self.ssd.relocate_blocks(self.victims, n, STREAM_GC, CAUSE_GC)
 
     cdef uint32_t choose(self) except? 0xFFFFFFFE:
-        """Ask for victims; how many there are."""
+        """Calls victim(), and checks and stores the blocks; returns how many."""
         cdef uint32_t n = 0, live = 0
         try:
             said = self.plugin.ftl.victim()

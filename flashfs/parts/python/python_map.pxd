@@ -20,10 +20,10 @@ cdef class PyMapping(Mapping):
     cdef bint guesses, saves, rebuilds
     cdef uint64_t save_most
     cdef uint8_t* raw                      # one page's OOB
-    cdef uint8_t* bound                    # a bit an LPA: is it bound?
+    cdef uint8_t* bound                    # a bit for each LPA: whether it is bound
     cdef uint32_t run_at, run_n            # pages just programmed, not live yet, while their LPAs are bound
     cdef uint32_t miss_lpa, misses
-    cdef object half_erased                # blocks of which a guess found a live page erased
+    cdef object half_erased                # blocks in which a guess found a live page erased
     cdef list unread                       # pages live at the checkpoint whose owner a rebuild could not read
     cdef uint64_t unreadable               # how many of them were still live
     cdef bint judged(self)

@@ -1,6 +1,7 @@
 # cold
 # distutils: language = c++
-"""The bridge's mapping: lookup, bind and unbind of an FTL in Python, each answer held against what the engine knows."""
+"""The bridge's mapping: lookup, bind and unbind of an FTL in Python, each answer checked against what the engine knows.
+"""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -28,8 +29,8 @@ import reprlib
 from flashfs.errors import MISTAKES, FtlError
 
 cdef enum:
-    MOST_MISSES = 4096       # guesses at one LPA after which they are taken to go round in circles
-    ORDER_BYTES = 8          # ahead of what save() gave: the newest block's order, for a rebuild
+    MOST_MISSES = 4096       # guesses at one LPA after which they are taken for a cycle
+    ORDER_BYTES = 8          # before the bytes of save(): the newest block's order, for a rebuild
 
 
 cdef class PyRuns(Runs):
@@ -69,7 +70,7 @@ cdef class PySharing(Sharing):
 
 
 cdef class PyMapping(Mapping):
-    """lookup, bind and unbind of somebody's class, and what more it brings."""
+    """Mapping by lookup, bind and unbind of the user's class, and its optional methods."""
 
     def __cinit__(self, Plugin plugin, uint32_t scheme_oob, uint64_t save_most, bint rebuilds):
         self.ssd = plugin.ssd
@@ -92,10 +93,10 @@ cdef class PyMapping(Mapping):
         free(self.bound)
         free(self.raw)
 
-    # --- what the bridge knows
+    # --- the bridge's own knowledge
 
     cdef bint judged(self):
-        """Whether answers can be judged: not in the middle of a recovery, and not on a device that failed already."""
+        """Whether answers can be checked: not during a recovery, and not on a device that has failed."""
         return self.plugin.ssd.ready and self.ssd.failed is None
 
     cdef bint is_bound(self, uint32_t lpa):
@@ -109,11 +110,11 @@ cdef class PyMapping(Mapping):
         return 0
 
     cdef bint alive(self, uint32_t ppa):
-        """Live, or programmed a moment ago as part of the run whose LPAs are being bound."""
+        """Whether the page is live, or was just programmed as part of the run whose LPAs are being bound."""
         return self.ssd.validity.is_live(ppa) or (self.run_at <= ppa and ppa - self.run_at < self.run_n)
 
     cdef int spare(self, uint32_t ppa, Oob* oob) except -1:
-        """A spare read: the page's status."""
+        """Reads the spare area into ``oob``; returns the page's status."""
         cdef uint8_t status = 0
         cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
         self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, self.raw,
@@ -122,7 +123,7 @@ cdef class PyMapping(Mapping):
         return placed(status, self.raw, ppa - block * self.ssd.nand.pages_per_block)
 
     cdef str holds(self, uint32_t ppa):
-        """What is really at a PPA, in words."""
+        """What is really at a PPA, as text."""
         cdef Oob oob
         cdef uint8_t status = self.spare(ppa, &oob)
         if status != PAGE_OK:
@@ -132,8 +133,8 @@ cdef class PyMapping(Mapping):
         return f"which holds LPA {oob.lpa}"
 
     cdef int names(self, uint32_t ppa, uint32_t lpa) except -1:
-        """By a spare read: 1 if the page at ``ppa`` is the host's and of ``lpa``, 0 if of another, 2 if it was erased,
-        though that may be lost, 3 if it cannot be read."""
+        """By a spare read: 1 if the page at ``ppa`` is the host's and of ``lpa``, 0 if it is another's, 2 if it is
+        erased, or unreadable in a block whose erase may be lost, 3 if it is unreadable."""
         cdef Oob oob
         cdef uint8_t status = self.spare(ppa, &oob)
         if status != PAGE_OK:
@@ -141,27 +142,27 @@ cdef class PyMapping(Mapping):
             return 2 if erased else 3
         return oob.kind == KIND_USER and oob.lpa == lpa
 
-    # --- asking
+    # --- queries
 
     cdef uint32_t where(self, uint32_t lpa) except? 0xFFFFFFFE:
-        """What lookup says, of the right type and range."""
+        """What lookup returns, with type and range checked."""
         try:
             found = self.plugin.ask_lookup(lpa)
         except BaseException as error:
             raise self.plugin.broke(f"lookup(lpa={lpa})", error) from error
-        if type(found) is int and 0 <= found < self.plugin.pages:  # as nearly always
+        if type(found) is int and 0 <= found < self.plugin.pages:  # the usual case
             return found
         return self.plugin.to_ppa(found, f"lookup(lpa={lpa})")
 
     cdef uint32_t settled(self, uint32_t lpa) except? 0xFFFFFFFE:
-        """What lookup says, as far as it can be judged without reading flash: a bound LPA is at a live page."""
+        """What lookup returns, checked without reading flash: a bound LPA must be at a live page."""
         cdef uint32_t ppa = self.where(lpa)
         if not self.judged():
             return ppa
         if self.plugin.verify and (ppa != NONE) != self.is_bound(lpa):
             raise self.misbound(lpa, ppa)
         if self.guesses and ppa != NONE:
-            while not self.alive(ppa):  # verified or not: an older copy of this very LPA would be taken for it
+            while not self.alive(ppa):  # even without verify: else an older copy of this LPA would be taken for it
                 ppa = self.next_guess(lpa, ppa)
                 if ppa == NONE:
                     raise self.wrong(lpa, "neither it nor after_miss names a live page")
@@ -170,7 +171,7 @@ cdef class PyMapping(Mapping):
         return ppa
 
     cdef object wrong(self, uint32_t lpa, said):
-        """What to raise for an answer of lookup."""
+        """The error to raise for a wrong answer of lookup."""
         return self.plugin.mistake(f"lookup(lpa={lpa})", said)
 
     cdef object misbound(self, uint32_t lpa, uint32_t ppa):
@@ -179,8 +180,8 @@ cdef class PyMapping(Mapping):
             else f"returned PPA {ppa}, but this LPA was never bound, or was unbound since; it should be None")
 
     cdef bint maps_to(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """A page that was misdirected names an LPA which is elsewhere, and a page there says so. If none does, it is
-        not the page that is wrong: what cleaning would poison was flushed, and is whole."""
+        """A misdirected page names an LPA that is elsewhere, and the page there names that LPA too. If it does not, the
+        FTL is wrong, and not this page: cleaning would poison a page that was flushed, and is whole."""
         with gil:
             return self.claims(lpa, ppa)
 
@@ -199,7 +200,7 @@ cdef class PyMapping(Mapping):
         return False
 
     cdef uint32_t next_guess(self, uint32_t lpa, uint32_t ppa) except? 0xFFFFFFFE:
-        """What after_miss says; guesses that go on for ever are a mistake."""
+        """What after_miss returns; guesses that never end are a mistake."""
         cdef uint32_t found
         call = f"after_miss(lpa={lpa}, ppa={ppa})"
         self.misses = self.misses + 1 if self.miss_lpa == lpa else 0
@@ -214,7 +215,7 @@ cdef class PyMapping(Mapping):
         return found
 
     cdef uint32_t sure(self, uint32_t lpa) except? 0xFFFFFFFE:
-        """Where ``lpa`` is for certain; a guess is tried against the spare areas."""
+        """Where ``lpa`` is for certain; a guess is checked by a spare read."""
         cdef uint32_t ppa = self.settled(lpa), unread = NONE
         cdef int found
         self.misses = 0
@@ -232,10 +233,10 @@ cdef class PyMapping(Mapping):
             ppa = self.next_guess(lpa, ppa)
         if self.judged():
             self.missed(lpa)
-        return unread  # a page that cannot be read cannot be told from this one
+        return unread  # an unreadable page may be this LPA's
 
     cdef uint32_t leaves(self, uint32_t lpa) except? 0xFFFFFFFE:
-        """Where ``lpa`` is until now: that page is about to die, so it must be the right one."""
+        """The old place of ``lpa``: that page is about to die, so it must be the right one."""
         cdef uint32_t ppa = self.sure(lpa)
         if ppa == NONE or not self.plugin.ssd.ready:
             return ppa
@@ -246,7 +247,7 @@ cdef class PyMapping(Mapping):
         return ppa
 
     cdef int must_find(self, uint32_t lpa, uint32_t ppa, call) except -1:
-        """After a call (None: before a move): lookup leads to ``ppa``, at once or by way of other guesses."""
+        """Checks after a call (None: before a move) that lookup leads to ``ppa``, directly or after other guesses."""
         cdef uint32_t found = self.where(lpa), first = found
         self.misses = 0
         while found != ppa and found != NONE and ppa != NONE and self.guesses:
@@ -259,7 +260,7 @@ cdef class PyMapping(Mapping):
                                       f"be {'None' if ppa == NONE else f'PPA {ppa}'}")
         return 0
 
-    # --- telling
+    # --- changes
 
     cdef int put(self, uint32_t lpa, uint32_t ppa) except -1:
         try:
@@ -335,7 +336,7 @@ cdef class PyMapping(Mapping):
     # --- pages that several LPAs share
 
     cdef list sharers(self, uint32_t ppa):
-        """Who the FTL says is at that page, of the right type and range."""
+        """The LPAs that the FTL says are at that page, with type and range checked."""
         call = f"sharers(ppa={ppa})"
         try:
             said = self.plugin.ftl.sharers(ppa)
@@ -350,7 +351,7 @@ cdef class PyMapping(Mapping):
         return said
 
     cdef uint32_t copied(self, uint32_t lpa, uint64_t seq, uint32_t ppa, bint* own) except? 0xFFFFFFFE:
-        """What the FTL says of a page that a recovery found, as ``Sharing.recovered_copy``."""
+        """What the FTL's copied() returns for a page that a recovery found, as ``Sharing.recovered_copy``."""
         call = f"copied(lpa={lpa}, seq={seq}, ppa={ppa})"
         try:
             said = self.plugin.ftl.copied(lpa, seq, ppa)
@@ -365,7 +366,7 @@ cdef class PyMapping(Mapping):
         return self.plugin.to_ppa(said[0], call)
 
     cdef int move_shared(self, uint32_t old, uint32_t new) except -1:
-        """Whoever is at ``old`` is at ``new`` now."""
+        """Moves all LPAs at ``old`` to ``new``."""
         them = self.sharers(old)
         call = f"moved(old={old}, new={new})"
         try:
@@ -377,8 +378,8 @@ cdef class PyMapping(Mapping):
         return 0
 
     def share(self, uint32_t lpa, uint32_t source):
-        """``lpa``, which holds nothing, reads what ``source`` does from now on. Nothing is on record of it before the
-        next checkpoint: an FTL that wants more brings its own log."""
+        """From now on ``lpa``, which must hold nothing (else ValueError), shares the page of ``source``. This is not
+        durable before the next checkpoint, unless the FTL has a log of its own."""
         cdef uint32_t ppa = self.settled(source)
         self.plugin.healthy()
         if lpa >= self.ssd.lpas or source >= self.ssd.lpas or ppa == NONE or self.is_bound(lpa):
@@ -400,7 +401,7 @@ cdef class PyMapping(Mapping):
                 self.drop_unread()
             for i in range(n):
                 olds[i] = self.leaves(lpa + i)
-                # in a recovery, the page that a guess means may be gone by now: what is trimmed is trimmed
+                # in a recovery, the page of a guess may be gone by now: the trim counts all the same
                 if olds[i] != NONE or (not self.plugin.ssd.ready and self.where(lpa + i) != NONE):
                     self.take_back(lpa + i)
                 if self.sharing is not None and olds[i] != NONE and self.sharers(olds[i]):
@@ -445,7 +446,7 @@ cdef class PyMapping(Mapping):
         return 0
 
     cdef int restored(self, uint32_t lpa, uint32_t ppa, const uint8_t* scheme_oob) except -1:
-        """An FTL that stamps pages gets its stamp back; any other is told by bind."""
+        """Calls recovered() with the page's stamp if the FTL has it, else bind()."""
         asked = getattr(self.plugin.ftl, "recovered", None)
         if asked is None:
             return self.put(lpa, ppa)
@@ -466,7 +467,7 @@ cdef class PyMapping(Mapping):
         return not self.guesses
 
     def recovery_ends(self):
-        """Validity is final now, so the whole map can be held against it before anybody relies on it."""
+        """Validity is final now, so the whole map can be compared with it before the device is used."""
         self.half_erased = set()
         if self.unread:
             self.drop_unread()
@@ -481,8 +482,8 @@ cdef class PyMapping(Mapping):
         memset(self.bound, 0, self.ssd.lpas // 8 + 1)
 
     def audit(self):
-        """Every LPA: bound or not as the bridge knows, at a live page, no two at one, and every live page named.
-        Raises FtlError. Returns the map, 4 bytes an LPA."""
+        """Checks every LPA: bound or not as the bridge knows, at a live page, no two at one page, and every live page
+        named. Raises FtlError. Returns the map, 4 bytes per LPA."""
         cdef uint32_t lpa, ppa
         cdef MapCheck agreement = MapCheck(self.ssd)
         table = bytearray(4 * self.ssd.lpas)
@@ -504,7 +505,8 @@ cdef class PyMapping(Mapping):
         return table
 
     cdef missed(self, uint32_t lpa):
-        """The guesses have come to an end. Whether the FTL is wrong or the page damaged, flash knows."""
+        """The guesses have ended without a hit. Searches flash: if a live page names the LPA, the FTL is wrong; else
+        the page is damaged."""
         cdef uint32_t ppa
         for ppa in range(self.plugin.pages):
             if self.ssd.validity.is_live(ppa) and self.names(ppa, lpa) == 1:
@@ -513,7 +515,7 @@ cdef class PyMapping(Mapping):
     # --- checkpoints
 
     def save(self):
-        """The FTL's own bytes, proved by an object that loads them; or a plain table, 4 bytes an LPA."""
+        """The FTL's own bytes, checked with ``prove`` under ``verify``; or a plain table, 4 bytes per LPA."""
         cdef uint64_t order = self.ssd.pool.last_order
         self.plugin.healthy()
         table = self.audit() if self.plugin.verify or not self.saves else None
@@ -531,7 +533,7 @@ cdef class PyMapping(Mapping):
         return {"ftl": int(order).to_bytes(ORDER_BYTES, "little") + bytes(raw)}
 
     def prove(self, raw, const uint8_t[::1] table not None):
-        """What was saved brings the same map back."""
+        """Checks that a new object that loads ``raw`` has the same map as ``table``."""
         cdef uint32_t lpa, ppa, found
         twin = self.plugin.make()
         try:
@@ -550,7 +552,7 @@ cdef class PyMapping(Mapping):
                     f"{'None' if found == NONE else f'PPA {found}'} of an object that has loaded what it saved")
 
     def load(self, sections):
-        """The inverse; with the option `rebuild`, from the live pages' OOBs instead of what was saved."""
+        """The inverse; with the option `rebuild`, from the live pages' OOBs instead of the saved bytes."""
         cdef uint32_t lpa, ppa
         cdef const uint8_t[::1] table
         self.reset()
@@ -575,7 +577,8 @@ cdef class PyMapping(Mapping):
             self.mark(lpa, self.where(lpa) != NONE)
 
     cdef rebuild(self, sections, uint64_t order):
-        """Every page that was live at the checkpoint names its LPA; blocks opened since are left to the scan."""
+        """Restores the map from the OOBs of all pages that were live at the checkpoint; blocks opened since are left to
+        the scan."""
         cdef const uint8_t[::1] pvb = sections["pvb"]
         cdef uint32_t block, page, per_block = self.ssd.nand.pages_per_block
         cdef uint32_t stride = (per_block + 63) // 64 * 8
@@ -594,9 +597,9 @@ cdef class PyMapping(Mapping):
                     self.restored(oob.lpa, block * per_block + page, raw + OOB_ENGINE)
 
     cdef int drop_unread(self) except -1:
-        """A rebuild does not know whose these pages are. Nearly always their block was being erased, all in it
-        superseded; left live, they would have the recovery undo the very move that superseded them. Not in `rebuild`:
-        the validity store is loaded after the map."""
+        """Lets pages die whose owner a rebuild could not read. Nearly always their block was being erased, with all its
+        pages superseded; if they stayed live, the recovery would undo the move that superseded them. This is not done
+        in `rebuild` because the validity store is loaded after the map."""
         cdef uint32_t ppa
         for ppa in self.unread:
             if self.ssd.validity.is_live(ppa):
@@ -605,11 +608,11 @@ cdef class PyMapping(Mapping):
         self.unread = []
         return 0
 
-    # --- what a person asks
+    # --- for users
 
     def tables(self):
-        """What the FTL says it holds, as a controller would; what Python really takes for it is not measured. The
-        bridge's own bit an LPA is an instrument, and no controller has it."""
+        """The DRAM that the FTL says a controller would need; the memory that Python takes is not measured. The
+        bridge's own bit for each LPA only serves the checks, so a controller has 0 bytes for it."""
         said = {name: (held, held) for name, held in self.plugin.dram().items()}
         return {**said, "bridge": (0, self.ssd.lpas // 8 + 1)} if self.plugin.verify else said
 
@@ -640,6 +643,6 @@ cdef class PyMapping(Mapping):
 
 
 def build(Ssd ssd, str name, cls, options, uint32_t scheme_oob, uint64_t save_most):
-    """(plugin, mapping) of one device; the other parts are put together in flashfs.ftl.python."""
+    """(plugin, mapping) of one device; flashfs.ftl.python assembles the other parts."""
     plugin = Plugin(ssd, name, cls, options)
     return plugin, PyMapping(plugin, scheme_oob, save_most, bool(options["rebuild"]))

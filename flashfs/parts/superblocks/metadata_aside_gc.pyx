@@ -1,10 +1,10 @@
 """Cleaning that leaves blocks of metadata alone until nothing in them lives: GeckoFTL's policy (N. Dayan et al.,
-GeckoFTL, SIGMOD 2016, section 4.2), with the way out that a device needs.
+GeckoFTL, SIGMOD 2016, section 4.2), with an exception that keeps space from running out.
 
-Metadata are superseded so soon that to move them is in vain. But one page that nobody writes again holds its block for
-ever, and with it all the dead pages there; enough of those, and the host's pages have no room. So when more blocks wait
+Metadata is superseded so soon that moving it is wasted work. But a page that is never written again holds its block
+forever, with all dead pages in it, and enough such blocks leave no room for the host's pages. So when more blocks wait
 than a share of the over-provisioning, the one with the fewest live pages is cleaned after all, and counted apart.
-Retirement and wear levelling move metadata always.
+Retirement and wear levelling always move metadata.
 """
 from libc.stdint cimport uint32_t
 
@@ -14,8 +14,8 @@ from flashfs.engine.blocks.pool cimport CAUSE_GC, NONE, STREAM_GC
 
 
 cdef class MetadataAsideGc(Greedy):
-    """As Greedy; blocks of the streams ``spares`` wait, up to ``share`` per cent of the over-provisioned blocks and
-    those that their pages need, ``needed``."""
+    """As Greedy; blocks of the streams ``spares`` wait: at most ``needed``, which their pages need, plus ``share`` per
+    cent of the over-provisioned blocks (at least one)."""
 
     def __cinit__(self, Engine ssd, uint32_t share, uint32_t needed, *, spares=()):
         cdef uint32_t data = (ssd.lpas + ssd.nand.pages_per_block - 1) // ssd.nand.pages_per_block

@@ -7,8 +7,8 @@ from flashfs.parts.defaults.defaults cimport Greedy, Streams
 cdef class Superblocks(Streams):
     cdef readonly uint32_t dies, superblocks
     cdef uint32_t[32] offset               # the superblock that each stream fills, or NONE
-    cdef uint8_t* to_open                  # [streams][dies]: of that superblock, the blocks that are still to be opened
-    cdef readonly uint64_t opened_n, whole_n   # superblocks that were begun; with every block of theirs
+    cdef uint8_t* to_open                  # [streams][dies]: the blocks of that superblock that are still to be opened
+    cdef readonly uint64_t opened_n, whole_n   # superblocks that were begun; those begun with all of their blocks
     cdef uint32_t fresh_apart(self, int stream) except? 0xFFFFFFFE nogil
     cdef bint is_striped(self, int stream) noexcept nogil
     cdef bint turn_to(self, int stream) noexcept nogil

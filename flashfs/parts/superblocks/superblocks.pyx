@@ -1,9 +1,9 @@
 """Superblocks, the blocks of equal offset on all dies, as the unit of allocation and of cleaning.
 
-A superblock is opened with those of its blocks that are free, and does without the others: a bad block, one of the
-metadata log, one that wear levelling filled. So nothing is stranded: a block that lies alone among others in use is a
-superblock of one die, and the last to be taken. Its blocks are erased one by one, each when the first page is to go
-there, so the reserve that cleaning needs is counted in blocks as ever.
+A superblock is opened with those of its blocks that are free, and without the others: a bad block, one of the metadata
+log, one that wear levelling filled. So no block is stranded: a free block alone among blocks in use is a superblock of
+one die, and the last to be taken. Blocks are erased one by one, each just before its first page, so the reserve for
+cleaning is still counted in blocks.
 
 Pages go to the dies in turn, ``stripe`` at a time. With a stripe of one page consecutive pages of a stream have
 consecutive VPPNs (``Geometry.vppn``): they stripe over channels, then dies, then pages.
@@ -32,12 +32,12 @@ from flashfs.engine.blocks.victims cimport EMPTIED, LISTED
 
 
 cdef enum:
-    LAG = 2                  # erases that a block may have more than the least worn one to be taken all the same
+    LAG = 2                  # a block may be taken if it has at most so many erases more than the least worn one
 
 
 cdef class Superblocks(Streams):
-    """The streams of the host and of cleaning fill a superblock each, and so does one that a part registered as wide as
-    there are dies; the others are as those of ``Streams``."""
+    """The streams of the host and of cleaning fill a superblock each, and so does one that a part registered with one
+    block per die; the others work as in ``Streams``. ValueError if a width is not the number of dies."""
 
     def __cinit__(self, Engine ssd, uint32_t width_host, uint32_t width_gc, uint32_t stripe, bint pads=False):
         cdef int i
@@ -55,7 +55,7 @@ cdef class Superblocks(Streams):
         free(self.to_open)
 
     cdef int make_ready(self, int stream) except -1 nogil:
-        """As Streams.make_ready, for the die whose turn it is; that the superblock is full says none has."""
+        """As Streams.make_ready, for the die whose turn it is; if no die has a turn, the superblock is full."""
         if stream == STREAM_HOST and self.is_striped(stream) and not self.turn_to(stream):
             return self.ssd.make_room()
         return Streams.make_ready(self, stream)
@@ -82,7 +82,7 @@ cdef class Superblocks(Streams):
                                         self.ssd.pool.stream_cause[stream])
             if opened >= 0:
                 return <uint32_t> opened
-        # nothing is free before the next sync: it brings a block, or there is none
+        # no block is free before the next sync: open_block brings one by a sync, or raises
         block = <uint32_t> self.ssd.open_block(-1, stream, False, self.ssd.pool.stream_cause[stream])
         self.offset[stream] = block // self.dies
         memset(self.to_open + stream * self.dies, 0, self.dies)
@@ -91,8 +91,8 @@ cdef class Superblocks(Streams):
         return block
 
     cdef uint32_t fresh_apart(self, int stream) except? 0xFFFFFFFE nogil:
-        """A block for a stream of single blocks. Translation pages take what is left of superblocks that are in use, as
-        long as that is not worn more than others: a block here and there, and no superblock would be whole."""
+        """Opens a block for a stream of single blocks. Translation pages take free blocks of superblocks that are in
+        use, unless these are worn more than others: blocks taken anywhere would leave no superblock whole."""
         cdef uint32_t offset, die, first, end, n, block, best = NONE, fewest = NONE, one
         cdef uint64_t wear, least = <uint64_t> -1, wear_best = 0
         cdef int64_t opened
@@ -128,8 +128,8 @@ cdef class Superblocks(Streams):
         return self.dies > 1 and self.width[stream] == self.dies and stream != STREAM_MAP
 
     cdef bint turn_to(self, int stream) noexcept nogil:
-        """The turn goes to the next die that the stream's superblock has a block on, open or still to be opened; False
-        if there is none."""
+        """Moves the turn to the next die on which the stream's superblock has a block, open or still to be opened;
+        False if there is none."""
         cdef uint32_t i, die
         cdef uint8_t* wanted = self.to_open + stream * self.dies
         for i in range(self.dies):
@@ -144,7 +144,7 @@ cdef class Superblocks(Streams):
         return False
 
     cdef bint is_filled(self, uint32_t offset) noexcept nogil:
-        """Whether a stream is at that superblock."""
+        """Whether a stream is filling that superblock."""
         cdef int i
         for i in range(<int> self.streams_n):
             if self.offset[i] == offset and self.turn_to(i):
@@ -152,8 +152,8 @@ cdef class Superblocks(Streams):
         return False
 
     cdef bint choose(self, int stream) noexcept nogil:
-        """The stream goes on with the superblock that has the most free blocks, the least worn of several. One that
-        another stream is filling is left to it, unless there is no other. False if no block is free."""
+        """Sets the stream's superblock to the one with the most free blocks, the least worn of several. One that
+        another stream is filling is taken only if there is no other. False if no block is free."""
         cdef uint32_t offset, die, block, free_n, best = NONE, most = 0, bad
         cdef uint64_t wear, least = 0
         cdef int others
@@ -190,9 +190,9 @@ cdef class Superblocks(Streams):
         return True
 
     def attach(self):
-        """A superblock that was open at an unmount goes on with the blocks that were open, and with those still to be
-        opened if no die had its second turn yet. Of several of one stream, that with most of them; the others are
-        closed."""
+        """Continues a superblock that was open at an unmount with its open blocks, and with those still to be opened if
+        no die had its second turn yet. If a stream has several, the one with the most open blocks is continued; blocks
+        of the others are closed."""
         cdef BlockPool pool = self.ssd.pool
         cdef uint32_t block
         cdef int stream
@@ -215,7 +215,7 @@ cdef class Superblocks(Streams):
                 self.find_turn(stream)
 
     def goes_on(self, uint32_t block):
-        """Whether an open block is filled further; if so, it is its stream's."""
+        """Whether an open block is filled further; if so, it is entered as open for its stream."""
         cdef int stream = self.ssd.pool.stream[block]
         cdef uint32_t at = stream * self.most
         if self.width[stream] == 0 or self.ssd.pool.next_page[block] >= self.ssd.pool.pages_per_block:
@@ -230,7 +230,8 @@ cdef class Superblocks(Streams):
         return True
 
     def find_turn(self, int stream):
-        """The die in the middle of whose stripe it is; else the first that has had fewest."""
+        """Sets the turn to the die with an unfinished stripe, else to the first die with the fewest stripes; also marks
+        the blocks still to be opened."""
         cdef uint32_t die, page, fewest = NONE
         cdef uint32_t first = self.offset[stream] * self.dies
         open_pages = [self.ssd.pool.next_page[first + die] for die in range(self.dies)
@@ -251,7 +252,7 @@ cdef class Superblocks(Streams):
                 break
 
     def most_open(self, int stream):
-        """The superblock with most blocks that are open for the stream, or NONE."""
+        """The superblock with the most blocks open for the stream, or NONE."""
         cdef uint32_t offset, die, block, n, most = 0, best = NONE
         for offset in range(self.superblocks):
             n = 0
@@ -264,8 +265,8 @@ cdef class Superblocks(Streams):
 
 
 cdef class SuperblockGreedy(Greedy):
-    """The superblock whose blocks that may be cleaned hold the smallest share of live pages; they move together, sorted
-    by LPA. Its other blocks, open, of the log, or of a stream that is spared, stay what they are."""
+    """Cleans the superblock whose cleanable blocks have the smallest share of live pages; these move together, sorted
+    by LPA. Its other blocks (open, of the metadata log, or of a spared stream) are left alone."""
 
     def __cinit__(self, Engine ssd, *_, **__):
         self.victims = <uint32_t*> malloc(ssd.nand.dies * sizeof(uint32_t))
@@ -280,15 +281,15 @@ cdef class SuperblockGreedy(Greedy):
         cdef uint32_t offset, block
         block = self.ssd.victims.fewest()
         if block != NONE and self.ssd.victims.listed[block] == EMPTIED:
-            return self.ssd.relocate(block, STREAM_GC, CAUSE_GC)  # nothing in it lives: its neighbours may stay
+            return self.ssd.relocate(block, STREAM_GC, CAUSE_GC)  # no live pages: no need to clean its superblock
         offset = self.fewest()
         if offset == NONE:
-            return Greedy.clean(self)  # no superblock has a dead page: what is to be done then, or said
+            return Greedy.clean(self)  # no superblock has a dead page: Greedy has the fallbacks, and the error
         return self.empty(offset)
 
     cdef int empty(self, uint32_t offset) except -1 nogil:
-        """Clean that superblock; where the free blocks would not hold what lives in it (others than the host and
-        cleaning have taken of the reserve, and bring it back when this is through), only its emptiest block."""
+        """Cleans that superblock; or only its emptiest block, if the free blocks cannot hold all of its live pages:
+        then streams other than the host's and cleaning's have taken blocks of the reserve, and return them later."""
         cdef uint32_t die, block, n = 0, least = NONE
         cdef uint64_t live = 0
         for die in range(self.ssd.pool.dies):
@@ -310,7 +311,8 @@ cdef class SuperblockGreedy(Greedy):
         return self.ssd.victims.listed[block] == LISTED or self.ssd.victims.listed[block] == EMPTIED
 
     cdef uint32_t fewest(self) noexcept nogil:
-        """The victim, NONE if no block that may be cleaned has a dead page. A look at each block: once a superblock."""
+        """The victim; NONE if no cleanable block has a dead page. Looks at each block, but only once per superblock
+        cleaned."""
         cdef uint32_t offset, best = NONE
         cdef uint64_t live, pages, live_best = 0, pages_best = 0
         for offset in range(self.ssd.pool.blocks // self.ssd.pool.dies):
@@ -323,7 +325,7 @@ cdef class SuperblockGreedy(Greedy):
         return best
 
     cdef uint64_t count(self, uint32_t offset, uint64_t* live) noexcept nogil:
-        """Pages of the blocks of that superblock which may be cleaned, and how many of them live."""
+        """How many pages the cleanable blocks of that superblock have; ``live`` gets how many of them live."""
         cdef uint32_t block
         cdef uint64_t closed = 0
         live[0] = 0

@@ -1,4 +1,4 @@
-# What a battery keeps of a validity bitmap in flash; see bitmap_battery.pyx.
+# Battery-backed state of a validity bitmap in flash; see bitmap_battery.pyx.
 from libc.stdint cimport uint32_t, uint64_t
 
 from flashfs.parts.paged.entry_pages cimport EntryPages

@@ -1,19 +1,19 @@
 # distutils: language = c++
-"""What a battery keeps of a validity bitmap in flash (flash_bitmap.pyx): all of it that is not in flash. Its words, one
-behind the other, in those of the battery (map_battery.pyx) behind the blocks':
+"""Battery-backed state of a validity bitmap in flash (flash_bitmap.pyx): all of it that is not in flash. Its words, in
+order, among those of the battery (map_battery.pyx) after the blocks':
 
     of each page    where it is, PPA + 1 or 0; in the high half the same of the version that the last checkpoint
-                    stands on, if that is another
+                    needs, if that is another
     of each frame   (page + 1) << 32 | PPA + 1 of the version in flash that it differs from, 0 for none
     of each frame   a word for each word of its page: the bits in which it differs
     then            reports that wait, at any place: (PPA + 1) << 32 | lives
 
-A frame whose head names another version than the page's word does not count: so a page that is written back is one
-store, and the bits of the frame are cleared behind it. Between two stores of a page that is moved the two disagree;
-what is taken then fails the sum over the live pages, like anything else that is of two moments.
+A frame whose head names another version than the page's word does not count: so writing a page back takes one store,
+and the bits of the frame are cleared after it. Moving a page takes two stores, and between them head and word disagree;
+words of that moment fail the sum over the live pages, like any others of two moments.
 
-While a checkpoint is written nothing here changes. What it programs supersedes pages that the words name, but none of
-those is erased before it is durable; and then the words are put in order before they belong to it.
+While a checkpoint is written nothing here changes. Its programs supersede pages that the words name, but none of those
+is erased before it is durable; then the words are updated before they belong to it.
 """
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -47,14 +47,14 @@ cdef class BitmapBattery(KeptValidity):
 
     @property
     def stream(self):
-        """That of the bitmap's own pages."""
+        """The stream of the bitmap's own pages."""
         return self.store.pages_in_flash.stream
 
     cdef bint keeps(self) noexcept nogil:
         return self.battery.state == KEPT and not self.held
 
     cdef int changes(self) except -1 nogil:
-        """As of the mapping: before anything is changed."""
+        """As the mapping's ``changes``: call before a change."""
         return self.mapping.changes()
 
     cdef int doubts(self) except -1 nogil:
@@ -63,13 +63,13 @@ cdef class BitmapBattery(KeptValidity):
     cdef int put(self, uint64_t word, uint64_t value) except -1 nogil:
         return self.battery.put_validity(word, value)
 
-    # --- from moment to moment; each only if it ``keeps``
+    # --- changes; each only if it ``keeps``
 
     cdef int opened(self, uint32_t block) except -1 nogil:
         return self.battery.put_opened(block)
 
     cdef int put_page(self, uint32_t id, uint32_t ppa, uint32_t kept) except -1 nogil:
-        """Page ``id`` is at ``ppa``, and at ``kept`` the version that the last checkpoint stands on; either is NONE if
+        """Page ``id`` is at ``ppa``, and the version that the last checkpoint needs at ``kept``; either is NONE if
         there is none."""
         return self.put(id, <uint64_t> (<uint32_t> (kept + 1)) << 32 | <uint32_t> (ppa + 1))
 
@@ -77,7 +77,7 @@ cdef class BitmapBattery(KeptValidity):
         return <uint32_t> (self.battery.validity_word(id) >> 32) - 1
 
     cdef int put_head(self, uint32_t frame, uint32_t id, uint32_t ppa) except -1 nogil:
-        """Page ``id`` is in the frame, as it is at ``ppa`` but for the bits that are flipped."""
+        """Page ``id`` is in the frame; it differs from the version at ``ppa`` in the bits that are flipped."""
         return self.put(self.heads_at + frame, (<uint64_t> id + 1) << 32 | <uint32_t> (ppa + 1))
 
     cdef int flip(self, uint32_t frame, uint64_t bit) except -1 nogil:
@@ -85,14 +85,14 @@ cdef class BitmapBattery(KeptValidity):
         return self.put(word, self.battery.validity_word(word) ^ <uint64_t> 1 << (bit & 63))
 
     cdef int clean(self, uint32_t frame, uint32_t id, uint32_t ppa) except -1 nogil:
-        """The frame's page is as it is at ``ppa``."""
+        """The frame's page equals the version at ``ppa``."""
         cdef uint32_t w
         for w in range(self.frame_words):
             self.put(self.deltas_at + <uint64_t> frame * self.frame_words + w, 0)
         return self.put_head(frame, id, ppa)
 
     cdef uint32_t put_report(self, uint32_t place, uint64_t report) except? 0xFFFFFFFE nogil:
-        """A report, PPA << 1 | lives, that waits; returns its place, which is given to it if it has none."""
+        """Puts a waiting report, PPA << 1 | lives, at a free place if ``place`` is NONE; returns its place."""
         cdef uint32_t tried = 0
         if place == NONE:
             while self.battery.validity_word(self.reports.at + self.reports.cursor) and tried < self.reports.n:
@@ -114,7 +114,7 @@ cdef class BitmapBattery(KeptValidity):
         return True
 
     cdef int save_all(self) except -1:
-        """Frames are clean behind a checkpoint, and behind a mount there is none. No superseded page is anybody's."""
+        """Frames are clean after a checkpoint, and after a mount there is none. No superseded page is needed."""
         cdef uint32_t i, id, ppa, n
         cdef uint64_t report
         store = self.store
@@ -172,7 +172,7 @@ cdef class BitmapBattery(KeptValidity):
         self.store.take_kept(low.tolist(), self.superseded(words), frames, self.reports_of(words), bits)
 
     def superseded(self, words):
-        """PPAs of versions that the last checkpoint stands on."""
+        """PPAs of superseded versions that the last checkpoint needs."""
         return [high - 1 for high in (words[: self.pages] >> numpy.uint64(32)).tolist() if high]
 
     def reports_of(self, words):

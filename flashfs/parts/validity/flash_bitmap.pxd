@@ -15,13 +15,13 @@ cdef class FlashBitmap(FlashValidity):
     cdef readonly uint64_t hits, misses, rebuilds
     cdef uint32_t blocks_a_page
     cdef Frame* frames
-    cdef uint8_t* images                   # a page each; behind them one for queries, and one for what is written
+    cdef uint8_t* images                   # a page each; after them one for queries, and one for writing
     cdef readonly uint32_t frames_n
     cdef readonly uint32_t waiting         # reports that may wait between requests
     cdef uint64_t clock
-    cdef dict making                       # page that is being made again -> PPAs known to count
-    cdef BitmapBattery kept                   # that has in a battery what is in DRAM; None: there is none
-    cdef uint32_t* log_place               # ... of each report its place there
+    cdef dict making                       # page that is being rebuilt -> PPAs known to count
+    cdef BitmapBattery kept                   # keeps the state in DRAM in a battery; None: there is none
+    cdef uint32_t* log_place               # ... the place of each report there
     cdef uint8_t* image(self, uint32_t frame) noexcept nogil
     cdef uint32_t frame_of(self, uint32_t id) noexcept nogil
     cdef int forget_frame(self, uint32_t frame) noexcept nogil

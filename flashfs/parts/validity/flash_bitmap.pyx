@@ -1,20 +1,19 @@
 # distutils: language = c++
 """A page validity bitmap (PVB) in flash pages, with a small cache of them in DRAM: the validity store of u-FTL, as
-GeckoFTL's section 2 has it.
+described in section 2 of the GeckoFTL paper.
 
 Page ``id`` of the bitmap holds a bit for each page of ``blocks_a_page`` blocks, 1: live; a block begins a word. A page
-that never was programmed is all 0. A report changes the bit where the page is in a frame of the cache; else it goes to
-the log, a list of reports in DRAM. ``prepare`` keeps room in the log: it brings the page of which most was reported
-into a frame, where a changed one may have to be written back first. So a report programs nothing, and a query reads a
-page at most, into a buffer of its own.
+that was never programmed is all 0. A report changes the bit if the bitmap's page is in a frame of the cache; else it
+goes to the log, a list of reports in DRAM. ``prepare`` keeps room in the log: it brings the page with the most reports
+into a frame, which may first write a changed one back. So a report programs nothing, and a query reads at most one
+page, into a buffer of its own.
 
-What it shares with other stores in flash is in flash_validity.pyx. The bits of its own pages are always 0.
+flash_validity.pyx has what all stores in flash share. The bits of the store's own pages are always 0.
 
-A checkpoint takes the directory, the counts and the log; changed frames are written before. Of a recovery's bitmap the
-pages that differ are programmed. A page that cannot be read is made again from the mapping.
+A checkpoint takes the directory, the counts and the log; changed frames are written before. After a recovery, the pages
+that differ from its bitmap are programmed. A page that cannot be read is rebuilt from the mapping.
 
-With a battery (bitmap_battery.pyx) directory, log and what frames have that flash has not are in NVRAM too,
-continuously.
+With a battery (bitmap_battery.pyx), directory, log and the frames' changes are kept in NVRAM too, continuously.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -41,7 +40,7 @@ cdef extern from *:
 
 cdef enum:
     RUN = 256                # pages that a request binds at once, at most
-    SPARE = 16               # reports that were not announced: a mapping that mends its own pages
+    SPARE = 16               # room for reports that were not announced: a mapping that rebuilds its own pages
 
 
 def blocks_in_page(geometry, most=0):
@@ -51,20 +50,20 @@ def blocks_in_page(geometry, most=0):
 
 
 def bitmap_pages(geometry, most=0):
-    """Pages of the bitmap of such a chip."""
+    """Pages of the bitmap of a chip of that geometry."""
     return -(-geometry.blocks // max(1, blocks_in_page(geometry, most)))
 
 
 def log_entries(geometry, log=0):
-    """Reports that the log has room for, as asked: 0 is three for each page of a whole run. A block's move has to fit,
-    at any rate."""
+    """Reports that the log has room for: ``log``, or, if that is 0, three for each page of a whole run; at least those
+    of a block's move."""
     return max(log or 3 * RUN, 2 * geometry.pages_per_block) + SPARE
 
 
 cdef class FlashBitmap(FlashValidity):
     """The bitmap in flash; ``frames`` of its pages are cached, the log has room for ``log`` reports (0: those of a
-    whole run), of which no more than ``waiting`` stay there between requests, and a page holds the bits of
-    ``blocks_a_page`` blocks (0: as many as fit)."""
+    whole run), of which at most ``waiting`` stay there between requests, and a page holds the bits of ``blocks_a_page``
+    blocks (0: as many as fit). BindError if pages are too small, or ``frames`` is 0."""
 
     def __cinit__(self, Engine ssd, uint32_t frames=4, *, uint32_t log=0, uint32_t blocks_a_page=0,
                   uint32_t waiting=NONE):
@@ -76,7 +75,7 @@ cdef class FlashBitmap(FlashValidity):
         n = bitmap_pages(ssd.nand, blocks_a_page)
         self.set_up(n, log_entries(ssd.nand, log), n)
         ssd.keep_free((n + self.pages_per_block - 1) // self.pages_per_block)
-        ssd.keep_pages(2 * n)               # each as it is, and as the last checkpoint knows it
+        ssd.keep_pages(2 * n)               # the newest version of each, and the last checkpoint's
         ssd.reserve_for(2)                  # a cleaned block's pages go to one stream or the other
         self.making = {}
         self.frames_n = min(frames, n)
@@ -94,7 +93,7 @@ cdef class FlashBitmap(FlashValidity):
         free(self.images)
         free(self.log_place)
 
-    # --- where things are
+    # --- addresses
 
     cdef uint8_t* image(self, uint32_t frame) noexcept nogil:
         return self.images + <uint64_t> frame * self.page_bytes
@@ -117,7 +116,7 @@ cdef class FlashBitmap(FlashValidity):
     # --- the log
 
     cdef uint32_t most_reported(self, uint32_t* n) noexcept nogil:
-        """The page of the bitmap of which most is in the log, and how much."""
+        """The page of the bitmap with the most reports in the log; ``n`` gets how many."""
         cdef uint32_t i, id, best = NONE, at = NONE, run = 0
         n[0] = 0
         for i in range(self.log_n):
@@ -130,7 +129,7 @@ cdef class FlashBitmap(FlashValidity):
         return best
 
     cdef int apply_log(self, uint32_t id, uint8_t* image) noexcept nogil:
-        """What the log has of a page, on its image; it stays in the log."""
+        """Applies the log's reports to a page's image; they stay in the log."""
         cdef uint64_t first = <uint64_t> id * self.blocks_a_page * self.pages_per_block
         cdef uint64_t end = first + <uint64_t> self.blocks_a_page * self.pages_per_block
         cdef uint64_t base = <uint64_t> id * self.blocks_a_page * self.words_a_block * 64, bit
@@ -147,7 +146,7 @@ cdef class FlashBitmap(FlashValidity):
     # --- pages and frames
 
     cdef int read_page(self, uint32_t id, uint8_t* into) except -1 nogil:
-        """The page as it is in flash, or as it should be there."""
+        """Reads the page from flash, or rebuilds it."""
         cdef uint32_t page_ppa = self.directory.page_ppas[id]
         if page_ppa != NONE and self.pages_in_flash.read(page_ppa, id, into):
             return self.mask(id, <uint64_t*> into)
@@ -157,7 +156,7 @@ cdef class FlashBitmap(FlashValidity):
         return self.rebuild(id, into)
 
     cdef int mask(self, uint32_t id, uint64_t* words) noexcept nogil:
-        """Bits that stand for no page of the chip are 0, whatever flash says: counts of them are indexes elsewhere."""
+        """Clears bits of pages that the chip does not have, whatever flash says: counts of bits are used as indexes."""
         cdef uint32_t block, first = id * self.blocks_a_page, over = self.pages_per_block % 64
         for block in range(self.blocks_a_page):
             if first + block >= self.ssd.nand.blocks:
@@ -167,7 +166,7 @@ cdef class FlashBitmap(FlashValidity):
         return 0
 
     cdef int set_bit(self, uint8_t* image, uint32_t ppa, uint32_t first) noexcept nogil:
-        """The page is live, if it is one of those that the image is of, which begins with block ``first``."""
+        """Sets the page's bit, if the image, which begins with block ``first``, has one for it."""
         cdef uint64_t bit
         if self.block_of(ppa) - first < self.blocks_a_page:
             bit = self.bit_of(ppa) - <uint64_t> first * self.words_a_block * 64
@@ -175,7 +174,7 @@ cdef class FlashBitmap(FlashValidity):
         return 0
 
     cdef int take_named(self, uint32_t first, uint8_t* image) except -1 nogil:
-        """What the mapping and the owners of other pages name is live."""
+        """Sets the bits of the pages that the mapping and the owners of other pages name."""
         cdef uint32_t lpa, ppa = NONE
         for lpa in range(self.ssd.lpas):
             self.ssd.mapping.peek(&lpa, 1, &ppa)
@@ -188,8 +187,8 @@ cdef class FlashBitmap(FlashValidity):
         return 0
 
     cdef int rebuild(self, uint32_t id, uint8_t* into) except -1 nogil:
-        """A page that is gone is what the mapping and the owners of other pages name. It is written again soon, since
-        the next mount would find it gone too."""
+        """Rebuilds a lost page from what the mapping and the owners of other pages name. It is programmed before the
+        next checkpoint, since the next mount would find it lost too."""
         cdef uint32_t first = id * self.blocks_a_page
         cdef bint again, doubly
         if self.kept is not None:
@@ -205,7 +204,7 @@ cdef class FlashBitmap(FlashValidity):
                     self.set_bit(into, at, first)
             return 0
         try:
-            if doubly:                      # the mapping makes its own pages again, and asks which pages live
+            if doubly:                      # the mapping rebuilds its own pages too, and asks which pages live
                 self.take_named(first, into)
             memset(into, 0, self.page_bytes)
             self.take_named(first, into)
@@ -226,7 +225,7 @@ cdef class FlashBitmap(FlashValidity):
         return 0
 
     cdef int bring(self, uint32_t id) except -1 nogil:
-        """The page into a frame, with all that was reported of it; the frame that was used longest ago goes."""
+        """Brings the page into a frame, the least recently used one, and applies all reports about it."""
         cdef uint32_t i, frame = self.frame_of(id), first, end
         cdef uint64_t key = <uint64_t> id * self.blocks_a_page * self.pages_per_block << 1
         if self.kept is not None:
@@ -241,7 +240,7 @@ cdef class FlashBitmap(FlashValidity):
             self.frames[frame].id = NONE
             self.frames[frame].used = 0
             self.read_page(id, self.image(frame))
-            self.forget_frame(self.frame_of(id))    # that the mapping asked for when it was made again
+            self.forget_frame(self.frame_of(id))    # one that the mapping asked for during the rebuild
             self.frames[frame].id = id
             self.frames[frame].dirty = self.directory.missing[id]
             self.misses += 1
@@ -258,7 +257,7 @@ cdef class FlashBitmap(FlashValidity):
         return 0
 
     cdef int drop_reports(self, uint32_t first, uint32_t end) except -1 nogil:
-        """The log has these no more: a frame has what they say."""
+        """Removes these reports from the log: a frame has them."""
         cdef uint32_t i
         if self.kept is not None:
             for i in range(first, end if self.kept.keeps() else first):
@@ -269,8 +268,8 @@ cdef class FlashBitmap(FlashValidity):
         return 0
 
     cdef uint8_t* look(self, uint32_t id) except NULL nogil:
-        """The page for a query, without what the log has of it: from a frame, or read aside, once while it is the
-        newest."""
+        """The page for a query, without the log's reports: from a frame, or read into the buffer for queries, which
+        keeps it until there is a newer version."""
         cdef uint32_t frame = self.frame_of(id)
         if frame != NONE:
             self.hits += 1
@@ -289,7 +288,8 @@ cdef class FlashBitmap(FlashValidity):
         return self.bits == NULL and self.log_n > self.waiting
 
     cdef uint32_t room(self) noexcept nogil:
-        """None before a request as long as more waits than may; a move, which must not clean, takes what there is."""
+        """No room before a request while more than ``waiting`` reports wait; a move, which must not clean, takes what
+        there is."""
         return 0 if self.waits_too_much() else FlashValidity.room(self)
 
     cdef uint32_t prepare(self, uint32_t n, bint may_clean) except? 0xFFFFFFFF nogil:
@@ -311,7 +311,7 @@ cdef class FlashBitmap(FlashValidity):
         return 0
 
     cdef bint put(self, uint32_t ppa, bint lives) except -1 nogil:
-        """Where the page's bit is: in the whole bitmap, in a frame, or in the log. Whether that was news."""
+        """Sets the page's bit in the whole bitmap, in a frame, or in the log. Returns whether that changed it."""
         cdef uint32_t id = self.block_of(ppa) // self.blocks_a_page, frame
         cdef uint64_t bit
         cdef uint8_t* image
@@ -364,7 +364,7 @@ cdef class FlashBitmap(FlashValidity):
     # --- checkpoints
 
     cdef int checkpoint_begins(self) except -1:
-        """Changed frames go to flash, and what a recovery found; what is in the log goes with the checkpoint."""
+        """Writes changed frames, and a recovery's changes, to flash; the log goes with the checkpoint."""
         cdef uint32_t i, id
         if self.bits != NULL:
             if self.kept is not None:
@@ -384,13 +384,13 @@ cdef class FlashBitmap(FlashValidity):
 
     @staticmethod
     def section_bytes(geometry, log=0, blocks_a_page=0):
-        """{section: most bytes} of a checkpoint, of a store made with these; the pool's section names its stream."""
+        """{section: most bytes} of a checkpoint, of a store with these options; the pool's section names its stream."""
         return {"pvbdir": 4 * bitmap_pages(geometry, blocks_a_page), "bvc": 2 * geometry.blocks,
                 "pvblog": 8 * log_entries(geometry, log), "stream": STREAM_BYTES}
 
     def save(self):
-        """The directory, u32 a page; the counts, u16 a block, 0 of the bitmap's own; the log, u64 a report, PPA and
-        1 for live in the lowest bit, ascending."""
+        """The directory, u32 per page; the counts, u16 per block, 0 of the bitmap's own; the log, u64 per report,
+        PPA << 1 | lives, ascending."""
         cdef uint32_t block
         counts = numpy.zeros(self.ssd.nand.blocks, "<u2")
         for block in range(self.ssd.nand.blocks):
@@ -402,7 +402,7 @@ cdef class FlashBitmap(FlashValidity):
         }
 
     def load(self, sections):
-        """The inverse; ValueError says what cannot be. No page is read: a clean mount needs none."""
+        """The inverse; ValueError if a section is impossible. No page is read: a clean mount needs none."""
         cdef uint32_t block, i, ppa, pages = self.ssd.nand.blocks * self.pages_per_block
         page_ppas = numpy.frombuffer(sections["pvbdir"], "<u4")
         counts = numpy.frombuffer(sections["bvc"], "<u2")
@@ -452,10 +452,10 @@ cdef class FlashBitmap(FlashValidity):
         self.pages_in_flash.reset()
         self.recovering = True
 
-    # --- the battery: what it asks, and what it is told
+    # --- the battery
 
     def keep_in(self, EntryPages mapping not None, MapBattery battery not None):
-        """From the first change on the battery has what is here: before anything lives."""
+        """From the first change on, the battery keeps this store. Call before anything lives."""
         self.kept = BitmapBattery(mapping, self, battery)
         self.log_place = <uint32_t*> malloc(<uint64_t> self.log_room * 4)
         if self.log_place == NULL:
@@ -497,7 +497,7 @@ cdef class FlashBitmap(FlashValidity):
         return self.kept.put_head(frame, id, ppa) if frame != NONE else 0
 
     def sum_of_live(self):
-        """The sum over the live user pages; unless the bitmap is in DRAM, its pages are read."""
+        """The sum over the live user pages; reads the bitmap's pages, unless it is all in DRAM."""
         cdef uint32_t block, page
         cdef uint64_t total = 0
         for block in range(self.ssd.nand.blocks):
@@ -509,7 +509,7 @@ cdef class FlashBitmap(FlashValidity):
         return total
 
     def blocks_in_use(self):
-        """Those in which anything lives."""
+        """Blocks with live pages."""
         return [block for block in range(self.ssd.nand.blocks) if self.victims.valid[block]]
 
     def directory_ppas(self):
@@ -528,13 +528,14 @@ cdef class FlashBitmap(FlashValidity):
         return [self.log[i] for i in range(self.log_n)]
 
     def reports_placed(self):
-        """The battery has given each the place of its number."""
+        """The battery has put each report at the place of its index."""
         for i in range(self.log_n):
             self.log_place[i] = i
 
     def read_kept(self, page_ppas, superseded, frames, reports, own):
-        """The PVB, an array of u64, as pages in flash, {page: bits that differ} and [(PPA, lives)] have it; of the
-        blocks that are the bitmap's ``own``, a flag each, the pages named live. None if a page is not there."""
+        """The PVB, an array of u64, from pages in flash, ``frames`` {page: bits that differ} and ``reports`` [(PPA,
+        lives)]. ``own`` is a flag for each block of the bitmap's own: there, the pages named here live. None if a page
+        is not there."""
         cdef uint64_t[::1] image = numpy.zeros(self.page_bytes // 8, numpy.uint64)
         blocks, words = self.ssd.nand.blocks, self.words_a_block
         bits = numpy.zeros((self.directory.n * self.blocks_a_page, words), numpy.uint64)
@@ -564,8 +565,8 @@ cdef class FlashBitmap(FlashValidity):
         return numpy.ascontiguousarray(bits).reshape(-1)
 
     def take_kept(self, page_ppas, superseded, frames, reports, bits):
-        """A recovery believes that: ``bits`` are in DRAM until its checkpoint, before which the pages are programmed
-        that differ."""
+        """A recovery takes this state: ``bits`` stay in DRAM until its checkpoint, before which the pages that differ
+        are programmed."""
         cdef const uint64_t[::1] taken = bits
         cdef uint32_t block, w, n
         self.reset()
@@ -600,7 +601,7 @@ cdef class FlashBitmap(FlashValidity):
         cdef uint64_t* image = <uint64_t*> self.image(self.frames_n)
         cdef uint64_t* words
         self.looked_of = NONE
-        self.filled = True                  # a page that is made again asks the mapping, which asks what lives
+        self.filled = True                  # rebuilding a page asks the mapping, which asks what lives
         for id in range(self.directory.n):
             if self.directory.page_ppas[id] != NONE and self.forgotten[self.block_of(self.directory.page_ppas[id])]:
                 if not self.bits[self.bit_of(self.directory.page_ppas[id]) >> 6] >> (
@@ -630,8 +631,9 @@ cdef class FlashBitmap(FlashValidity):
         return 0
 
     cdef int write_touched(self) except -1:
-        """The pages that a recovery changed, then the bitmap is let go. Programming one of them changes none: they are
-        in blocks whose bits are 0 in flash. Cut at any place, it is done again from the checkpoint."""
+        """Programs the pages that a recovery changed, then frees the bitmap. These programs change no page: they go to
+        blocks whose bits are 0 in flash. If this is cut anywhere, the next recovery does it again from the checkpoint.
+        """
         cdef uint32_t id, block, i
         cdef uint8_t* image = self.image(self.frames_n + 1)
         for id in range(self.directory.n):
@@ -657,7 +659,7 @@ cdef class FlashBitmap(FlashValidity):
                 problems.append(f"PPA {ppa}: page {id} of the validity bitmap cannot be read")
         return problems
 
-    # --- for people
+    # --- for users
 
     def tables(self):
         frames = (self.frames_n + 2) * self.page_bytes + self.frames_n * 12

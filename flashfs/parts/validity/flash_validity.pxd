@@ -10,7 +10,7 @@ cdef class FlashValidity(Validity)
 
 cdef class ValidityDirectory(DramDirectory):
     cdef FlashValidity store
-    cdef uint8_t* missing                  # of each page, whether it has to be made again
+    cdef uint8_t* missing                  # of each page, whether it must be rebuilt
     cdef readonly uint32_t missing_n
 
 
@@ -26,17 +26,17 @@ cdef class FlashValidity(Validity):
     cdef uint64_t* log                     # reports that wait: PPA << 1 | lives, by PPA
     cdef readonly uint32_t log_n, log_room, log_spare
     cdef bint recovering                   # between a load and ``device_ready``
-    cdef uint64_t* bits                    # the whole bitmap, in a recovery and until what it found is in flash; NULL
-    cdef uint8_t* touched                  # ... of each part, whether flash has to be told
+    cdef uint64_t* bits                    # the whole bitmap, from a recovery until its changes are in flash; or NULL
+    cdef uint8_t* touched                  # ... of each part, whether it changed, and must be written to flash
     cdef uint32_t touched_n
-    cdef uint8_t* forgotten                # ... of each block, whether the checkpoint's word counts no more
+    cdef uint8_t* forgotten                # ... of each block, whether the checkpoint's state of it is void
     cdef bint filled
     cdef int set_up(self, uint32_t ids, uint32_t log_room, uint32_t touched_n) except -1
-    # what a store answers
+    # implemented by a store
     cdef bint put(self, uint32_t ppa, bint lives) except -1 nogil
     cdef int touch(self, uint32_t block) noexcept nogil
     cdef int fill(self) except -1 nogil
-    # what it asks
+    # called by a store
     cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil
     cdef uint64_t bit_of(self, uint32_t ppa) noexcept nogil
     cdef bint is_own(self, uint32_t block) noexcept nogil

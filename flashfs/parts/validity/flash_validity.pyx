@@ -1,16 +1,15 @@
 # distutils: language = c++
-"""What a validity store in flash pages has, whatever those hold: the pages with their directory, reports that wait for
-them in DRAM, and a bitmap of all in DRAM while a recovery is under way. flash_bitmap.pyx and validity_log.pyx are such
-stores.
+"""The base of validity stores in flash pages, whatever those hold: the pages with their directory, reports that wait in
+DRAM, and during a recovery a bitmap of the whole chip in DRAM. flash_bitmap.pyx and validity_log.pyx are such stores.
 
-The store's own pages are in blocks of a stream of their own, and it keeps no bits of them: whether one of them lives,
-the directory says, as it does of translation pages. Else each program of the store would change it.
+The store's own pages are in blocks of a stream of their own, and it keeps no bits of them: the directory says which of
+them live, as it does for translation pages. Otherwise each program of the store would change it.
 
 *Reports* that wait are a sorted list; the last one of a page counts.
 
-*The bitmap.* A recovery starts from what the checkpoint's pages say, and enters what it finds, in any order, as often
-as it has to start over. What that changed is programmed before the recovery's own checkpoint, and then the bitmap is
-let go; ``Engine.keep_free`` sees to the room.
+*The bitmap.* A recovery starts from the checkpoint's pages, and enters what it finds, in any order, as often as it has
+to start over. The changes are programmed before the recovery's own checkpoint, and then the bitmap is freed;
+``Engine.keep_free`` reserves the space.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -44,7 +43,7 @@ cdef class ValidityDirectory(DramDirectory):
         free(self.missing)
 
     cdef int lost(self, uint32_t ppa) except -1 nogil:
-        """It is made again when it is next asked for, and programmed before the next checkpoint."""
+        """The page is rebuilt when it is next needed, and programmed before the next checkpoint."""
         cdef uint32_t id = self.drop(ppa)
         if id != NONE:
             self.missing_n += not self.missing[id]
@@ -64,17 +63,17 @@ cdef class ValidityPages(TranslationPages):
         return 0
 
     cdef uint32_t locate(self, uint32_t id) except? 0xFFFFFFFE nogil:
-        """A recovery alone asks, before it puts the page elsewhere."""
+        """Only a recovery calls this, before it sets the page to another place."""
         (<ValidityDirectory> self.directory).store.begin_bits()
         return self.directory.ppa_of(id)
 
 
 cdef class FlashValidity(Validity):
-    """The base; ``set_up`` comes before anything else."""
+    """The base; call ``set_up`` before anything else."""
 
     cdef int set_up(self, uint32_t ids, uint32_t log_room, uint32_t touched_n) except -1:
-        """``ids`` pages in flash at most, room for ``log_room`` reports that wait, and so many parts of which it is
-        kept whether flash has to be told of them."""
+        """For at most ``ids`` pages in flash, room for ``log_room`` waiting reports, and ``touched_n`` parts, each with
+        a flag that says whether it must be written to flash."""
         cdef Engine ssd = self.ssd
         self.in_flash = True
         self.pages_per_block = ssd.nand.pages_per_block
@@ -101,10 +100,10 @@ cdef class FlashValidity(Validity):
         free(self.forgotten)
         free(self.bits)
 
-    # --- what a store answers
+    # --- implemented by a store
 
     cdef bint put(self, uint32_t ppa, bint lives) except -1 nogil:
-        """A page that is not the store's own lives or dies; whether that was news."""
+        """A page that is not the store's own lives or dies; returns whether that is a change."""
         with gil:
             raise NotImplementedError
 
@@ -113,47 +112,47 @@ cdef class FlashValidity(Validity):
         return 0
 
     cdef int noted(self, uint32_t at, bint fresh) except -1 nogil:
-        """The report at that place is new: a ``fresh`` one, or of a page of which there was one."""
+        """The report at that place is new; ``fresh``: its page had none before, else it replaces one."""
         return 0
 
     cdef int replaced(self, uint32_t id, uint32_t old, uint32_t ppa) except -1 nogil:
-        """Page ``id`` was at ``old``, which has not been superseded yet, and is at ``ppa`` now."""
+        """Page ``id`` is now at ``ppa``; it was at ``old``, which is not superseded yet."""
         return 0
 
     cdef int page_moves(self) except -1 nogil:
-        """Pages of the store are about to be said to be elsewhere."""
+        """The directory is about to change, because cleaning moved pages of the store."""
         return 0
 
     cdef int page_moved(self, uint32_t id, uint32_t ppa) except -1 nogil:
-        """A version of page ``id`` is at ``ppa`` from now on, the newest or a superseded one."""
+        """A version of page ``id``, the newest or a superseded one, has moved to ``ppa``."""
         return 0
 
     cdef int fill(self) except -1 nogil:
-        """The bitmap gets what the checkpoint says, from flash and the reports, but for what was ``forgotten``."""
+        """Fills the bitmap with the checkpoint's state, from flash and the reports, except ``forgotten`` blocks."""
         with gil:
             raise NotImplementedError
 
-    # --- where things are
+    # --- addresses
 
     cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil:
         return ppa // self.pages_per_block
 
     cdef uint64_t bit_of(self, uint32_t ppa) noexcept nogil:
-        """In the whole bitmap."""
+        """The page's bit number in the whole bitmap."""
         return <uint64_t> self.block_of(ppa) * self.words_a_block * 64 + ppa % self.pages_per_block
 
     cdef bint is_own(self, uint32_t block) noexcept nogil:
-        """Whether the block's pages are the bitmap's."""
+        """Whether the block is one of the store's own."""
         return self.ssd.pool.stream[block] == self.pages_in_flash.stream
 
     # --- reports that wait
 
     cdef uint32_t log_from(self, uint64_t key) noexcept nogil:
-        """The first report that is not below ``key``."""
+        """The index of the first report that is not below ``key``."""
         return <uint32_t> (lower_bound(self.log, self.log + self.log_n, key) - self.log)
 
     cdef int note(self, uint32_t ppa, bint lives) except -1 nogil:
-        """Take a report; the page's last one counts. 1, or 0 if the same was noted already."""
+        """Takes a report; the page's last one counts. Returns 1, or 0 if the same report waits already."""
         cdef uint64_t key = <uint64_t> ppa << 1
         cdef uint32_t at = self.log_from(key)
         if at < self.log_n and self.log[at] >> 1 == ppa:
@@ -204,8 +203,8 @@ cdef class FlashValidity(Validity):
         return self.words[(ppa % self.pages_per_block) >> 6] >> (ppa % self.pages_per_block & 63) & 1
 
     cdef int own_bitmap(self, uint32_t block, uint64_t* words) except -1 nogil:
-        """Pages of the store itself: those that the directory names, and superseded ones that the last checkpoint
-        stands on."""
+        """Live pages of the store itself: those that the directory names, and superseded ones that the last checkpoint
+        needs."""
         cdef uint32_t id, ppa
         memset(words, 0, self.words_a_block * 8)
         for id in range(self.directory.n):
@@ -218,14 +217,14 @@ cdef class FlashValidity(Validity):
         return 0
 
     cdef int released(self, uint32_t block) except -1 nogil:
-        """Of its own blocks, a page that could not be read when it was to move is in no list any more."""
+        """Clears the count of an own block: a page that could not be read when it was moved is in no list."""
         if self.bits == NULL and self.is_own(block):
             self.victims.set_count(block, 0)
         return 0
 
     cdef uint64_t pages_named(self) noexcept nogil:
-        """Those that the directory names, and superseded ones that live on: behind a recovery from a battery there may
-        be some when the mapping begins to count."""
+        """Pages that the directory names, and superseded ones that still live: after a recovery from a battery there
+        may be some when the mapping begins to count."""
         cdef uint32_t id
         cdef uint64_t n = self.pages_in_flash.kept.size() - self.pages_in_flash.let_go_n
         for id in range(self.directory.n):
@@ -235,14 +234,14 @@ cdef class FlashValidity(Validity):
     # --- pages
 
     cdef int program(self, uint32_t id, const uint8_t* data) except -1 nogil:
-        """A new version, which counts from then on."""
+        """Programs a new version of a page, and enters it in the directory."""
         cdef uint32_t ppa = self.pages_in_flash.program(id, data), old
         cdef int before = self.ssd.stopped
         self.ssd.stopped = IN_TABLE
         old = self.directory.page_ppas[id]
         self.directory.page_ppas[id] = ppa
         self.replaced(id, old, ppa)
-        if self.looked_of == id:            # the next version may come to lie where that one lay
+        if self.looked_of == id:            # a later version may get the same PPA
             self.looked_of = NONE
         if old != NONE:
             self.pages_in_flash.supersede(old)
@@ -262,7 +261,7 @@ cdef class FlashValidity(Validity):
         return True
 
     cdef int begin_bits(self) except -1 nogil:
-        """From now on the whole bitmap is in DRAM; of the store's own pages first."""
+        """Allocates the whole bitmap in DRAM, with the bits of the store's own pages."""
         cdef uint32_t id
         cdef uint64_t bit
         if self.bits != NULL:
@@ -287,7 +286,7 @@ cdef class FlashValidity(Validity):
         return self.victims.set_count(block, 0)
 
     cdef int pages_known(self) except -1 nogil:
-        """The rest of the bitmap, from flash and the log; once."""
+        """Fills the rest of the bitmap, from flash and the log, once."""
         self.begin_bits()
         return 0 if self.filled else self.fill()
 
@@ -301,14 +300,14 @@ cdef class FlashValidity(Validity):
         """A clean mount read nothing; after a recovery the bitmap stays in DRAM until its checkpoint."""
         self.recovering = False
 
-    # --- for people
+    # --- for users
 
     def page_ppas(self):
-        """The PPA of each page of the bitmap, None for one that was never programmed."""
+        """The PPA of each page of the store, None for one that does not exist."""
         return [None if ppa == NONE else ppa for ppa in self.directory.page_ppas[:self.directory.n]]
 
     def check(self):
-        """The count of each block is the number of its bits; no bit of its own blocks is set in flash."""
+        """Checks that the count of each block is the number of its bits."""
         cdef uint32_t block
         problems = []
         for block in range(self.ssd.nand.blocks):

@@ -11,24 +11,24 @@ cdef enum:
 
 cdef struct Logged:                        # an entry of the log, as it lies in its page
     uint32_t ppa                           # of the page that died; NONE: no entry
-    uint32_t time                          # of the erase clock when that was logged
-    uint32_t before                        # position of the block's entry before it; NONE: there is none
+    uint32_t time                          # the erase clock when that was logged
+    uint32_t before                        # position of the block's previous entry; NONE: there is none
 
 
 cdef class ValidityLog(FlashValidity):
     cdef readonly uint32_t per_page        # entries of a page
-    cdef readonly uint32_t slots           # numbers of pages that there are: page ``n`` has number ``n % slots``
+    cdef readonly uint32_t slots           # numbers for pages: page ``n`` has number ``n % slots``
     cdef readonly uint64_t entries_most    # X: beyond that the oldest page is reclaimed
     cdef readonly uint64_t pages_most      # ... in pages
-    cdef readonly uint64_t first_n, next_n  # the pages of the log: the oldest, and the one behind the newest
+    cdef readonly uint64_t first_n, next_n  # the pages of the log: the oldest, and the one after the newest
     cdef uint32_t* heads                   # of each block: position of its newest entry
-    cdef uint32_t* stamps                  # ... the erase clock when it was given up last
-    cdef uint16_t* tops                    # ... pages that were programmed since, and lived once
+    cdef uint32_t* stamps                  # ... the least erase clock of entries that count
+    cdef uint16_t* tops                    # ... one after the last page that lived since the block was opened
     cdef uint32_t time                     # the erase clock
     cdef uint8_t* read_image               # the page that was read last
     cdef uint8_t* write_image
     cdef uint32_t announced_most           # reports that ``prepare`` makes room for
-    cdef bint spoilt                       # a page of the log is lost: all is written anew
+    cdef bint spoilt                       # a page of the log is lost: all of it must be rewritten
     cdef readonly uint64_t flushes, logged, reinserted, discarded, rebuilds, chain_reads, queries
     cdef uint64_t number_of(self, uint32_t slot) noexcept nogil
     cdef const Logged* look(self, uint32_t slot) except? NULL nogil

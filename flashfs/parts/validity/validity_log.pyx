@@ -3,28 +3,28 @@
 """A page validity log (PVL) in flash pages: the validity store of IB-FTL, with the cleaning that GeckoFTL's Appendix E
 gives it (N. Dayan et al., GeckoFTL, SIGMOD 2016; P.-C. Huang et al., IB-FTL, TODAES 2013).
 
-The log says which pages died, in entries of 12 bytes: {PPA, erase clock, position of the entry before it that is of the
-same block}. So the entries of a block are a chain, whose head is in DRAM, 4 bytes a block; a query reads the pages that
-the chain passes through, from the newest on, and stops when it has met as many dead pages as the block has. A
-*position* is the number of a page in the log times entries a page, and the place in the page.
+The log says which pages died, in entries of 12 bytes: {PPA, erase clock, position of the previous entry of the same
+block}. So the entries of a block are a chain, whose head is in DRAM, 4 bytes per block. A query reads the log's pages
+along the chain, from the newest on, and stops when it has found as many dead pages as the block has. A *position* is
+the number of a log page times the entries of a page, plus the index in the page.
 
-A block that is given up takes no part in the log any more: its head is cleared. When it is opened again its *stamp*, 4
-bytes in DRAM too, is the erase clock then, which is the order of that block, modulo 2^32: so each of its pages says it.
-An entry counts if its clock is not below its block's stamp. A block that is logged anew without having been erased gets
-a stamp beyond all entries so far, and the clock is ahead of orders for a while.
+When a block is given up its head is cleared, and its entries no longer count. When it is opened again its *stamp*, 4
+bytes in DRAM too, is set to the erase clock, which is the block's order modulo 2^32: so each of its pages says it. An
+entry counts if its clock is not below its block's stamp. A block that is logged anew without an erase gets a stamp
+beyond all entries so far, and the clock is ahead of orders for a while.
 
-Reports wait in DRAM; when there is no room for more, a page of them is programmed, sorted by PPA, so that what died in
-one block lies together. If the log has more than X entries then, X twice what the chip has beyond the logical pages,
-its oldest page is *reclaimed*: entries that count are reports again, the others are gone. A chain that leads into a
-page that was reclaimed ends there, since all that it would have led to was logged again behind.
+Reports wait in DRAM; when there is no room for more, a page of them is programmed, sorted by PPA, so that those of one
+block lie together. If the log then has more than X entries, X twice what the chip has beyond the logical pages, its
+oldest page is *reclaimed*: entries that count become reports again, the others are dropped. A chain ends where it leads
+into a reclaimed page, since everything beyond was logged again later.
 
-A page is live if it was programmed since its block was opened, and is not in the log. ``tops`` has how far that is, 2
-bytes a block; pages below it that never lived are logged as dead. A page that was logged and lives again (a checkpoint
-that came to nothing, a move that a recovery undid) makes its block be logged anew, under a new stamp.
+A page is live if it was programmed since its block was opened, and is not in the log. ``tops``, 2 bytes per block, says
+how far that is; pages below it that never lived are logged as dead. If a page that was logged lives again (after a
+failed checkpoint, or a move that a recovery undid), its block is logged anew, under a new stamp.
 
-A checkpoint takes heads, stamps, tops, counts, the directory and the reports that wait. A recovery reads the whole log;
-the blocks that it found changes in are logged anew. So is everything, from the mapping, if a page of the log cannot be
-read. Where there are fences and no such checkpoint, fenced_log.pyx has what a recovery does.
+A checkpoint takes heads, stamps, tops, counts, the directory and the waiting reports. A recovery reads the whole log;
+blocks in which it found changes are logged anew. If a page of the log cannot be read, everything is logged anew, from
+the mapping. fenced_log.pyx has the recovery from fences, without such a checkpoint.
 """
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -48,8 +48,8 @@ cdef extern from *:
 
 cdef enum:
     RUN = 256                # pages that a request binds at once, at most
-    SPARE = 16               # reports that were not announced: a mapping that mends its own pages
-    RECLAIMED = 2            # pages that are reclaimed for one that is programmed, at most, while there are numbers
+    SPARE = 16               # room for reports that were not announced: a mapping that rebuilds its own pages
+    RECLAIMED = 2            # log pages reclaimed for each one programmed, at most, while numbers are free
 
 
 def entries_a_page(geometry):
@@ -63,24 +63,26 @@ def most_entries(pages, lpas, share=200):
 
 
 def log_slots(geometry):
-    """Numbers of pages: enough for an entry of each page of the chip, a quarter more, and those that are under way."""
+    """How many numbers for log pages: enough for an entry of each page of the chip, and a quarter more, and 16 for
+    pages in progress."""
     pages = geometry.blocks * geometry.pages_per_block
     return -(-5 * pages // (4 * entries_a_page(geometry))) + 16
 
 
 def reports_at_once(geometry):
-    """Reports of a run or a move that room is made for: fewer where pages are small, since a checkpoint has them."""
+    """Reports of a run or a move for which room is made: fewer if pages are small, since a checkpoint holds them."""
     return max(min(3 * RUN, geometry.page_bytes // 5), 2 * geometry.pages_per_block)
 
 
 def room_for_reports(geometry):
-    """Reports that wait at most: a page of them, those that were announced, and those that were not: of a page of the
-    log that is reclaimed, a block logged anew, pages that were programmed and never lived."""
+    """The most reports that can wait: a page of them, those that were announced, and others: of a reclaimed log page,
+    of a block logged anew, of pages that were programmed and never lived."""
     return reports_at_once(geometry) + 2 * entries_a_page(geometry) + 2 * geometry.pages_per_block + SPARE
 
 
 cdef class ValidityLog(FlashValidity):
-    """The log of a chip; ``share`` per cent of the chip's spare pages are as many entries as it has."""
+    """The log of a chip, with at most ``share`` per cent as many entries as the chip has spare pages. BindError if a
+    page is too small for an entry."""
 
     def __cinit__(self, Engine ssd, *, uint32_t share=200):
         cdef uint32_t blocks = ssd.nand.blocks
@@ -94,7 +96,7 @@ cdef class ValidityLog(FlashValidity):
         self.log_spare = SPARE + 2 * self.pages_per_block + self.per_page
         self.announced_most = reports_at_once(ssd.nand)
         ssd.keep_free((blocks + self.per_page - 1) // self.per_page)  # every page of the chip may be logged anew
-        ssd.keep_pages(2 * self.pages_most)  # each as it is, and as the last checkpoint knows it
+        ssd.keep_pages(2 * self.pages_most)  # the newest version of each, and the last checkpoint's
         ssd.reserve_for(2)                  # a cleaned block's pages go to one stream or the other
         self.heads = <uint32_t*> malloc(<uint64_t> blocks * 4)
         self.stamps = <uint32_t*> malloc(<uint64_t> blocks * 4)
@@ -113,7 +115,7 @@ cdef class ValidityLog(FlashValidity):
         free(self.write_image)
 
     def clear_blocks(self):
-        """Nothing is known of any block."""
+        """Forgets all blocks, and the log."""
         memset(self.heads, 0xFF, <uint64_t> self.ssd.nand.blocks * 4)
         memset(self.stamps, 0, <uint64_t> self.ssd.nand.blocks * 4)
         memset(self.tops, 0, <uint64_t> self.ssd.nand.blocks * 2)
@@ -123,12 +125,12 @@ cdef class ValidityLog(FlashValidity):
     # --- pages of the log
 
     cdef uint64_t number_of(self, uint32_t slot) noexcept nogil:
-        """The page of the log that has that number now."""
+        """The page of the log that has that number now; 2^64 - 1 if there is none."""
         cdef uint64_t behind = (self.next_n + self.slots - 1 - slot) % self.slots
         return self.next_n - 1 - behind if behind < self.next_n else <uint64_t> -1
 
     cdef const Logged* look(self, uint32_t slot) except? NULL nogil:
-        """The entries of a page; NULL if it cannot be read. It is not read again while it is the last."""
+        """The entries of a page; NULL if it cannot be read. The page read last is cached."""
         if self.looked_of == slot and self.looked_ppa == self.directory.page_ppas[slot]:
             return <const Logged*> self.read_image
         self.looked_of = NONE
@@ -145,7 +147,7 @@ cdef class ValidityLog(FlashValidity):
                 and entry.time >= self.stamps[self.block_of(entry.ppa)])
 
     cdef int flush(self, uint32_t most) except -1 nogil:
-        """A page of reports goes to flash, the lowest PPAs: ``most`` of them, none of which says that a page lives.
+        """Programs a page of reports, those of the lowest PPAs, at most ``most``; all of them must be of dead pages.
         Returns how many."""
         cdef Logged* entries = <Logged*> self.write_image
         cdef uint32_t n = min(min(self.log_n, most), self.per_page), i, block, last = NONE
@@ -161,7 +163,7 @@ cdef class ValidityLog(FlashValidity):
             (<uint32_t*> (self.write_image + self.page_bytes - 4))[0] = <uint32_t> (self.next_n + 1 - self.first_n)
         self.program(slot, self.write_image)
         self.next_n += 1
-        for i in range(n):                  # a block that was opened for that page has forgotten what waited of it
+        for i in range(n):                  # opening a block for that page may have dropped reports of the block
             if self.counts(entries + i):
                 self.heads[self.block_of(entries[i].ppa)] = slot * self.per_page + i
         self.take_out(entries, n)
@@ -170,7 +172,7 @@ cdef class ValidityLog(FlashValidity):
         return n
 
     cdef int take_out(self, const Logged* entries, uint32_t n) noexcept nogil:
-        """These entries, ascending, are in flash, and wait no more."""
+        """Removes the reports of these entries, ascending, which are in flash now."""
         cdef uint32_t i, k = 0, kept = 0
         for i in range(self.log_n):
             while k < n and entries[k].ppa < self.log[i] >> 1:
@@ -182,7 +184,7 @@ cdef class ValidityLog(FlashValidity):
         return 0
 
     cdef int reclaim(self) except -1 nogil:
-        """The oldest page: what counts of it waits to be logged again."""
+        """Reclaims the oldest page: entries that count become waiting reports again."""
         cdef uint32_t slot = <uint32_t> (self.first_n % self.slots), i, block, at
         cdef const Logged* entries = self.look(slot)
         if entries == NULL:
@@ -203,7 +205,7 @@ cdef class ValidityLog(FlashValidity):
         return self.drop(slot)
 
     cdef int drop(self, uint32_t slot) except -1 nogil:
-        """The oldest page is not of the log any more."""
+        """Removes the oldest page from the log."""
         cdef uint32_t old = self.directory.page_ppas[slot]
         cdef int before = self.ssd.stopped
         self.ssd.stopped = IN_TABLE
@@ -219,7 +221,7 @@ cdef class ValidityLog(FlashValidity):
     # --- blocks
 
     cdef int forget_block(self, uint32_t block, uint32_t stamp) noexcept nogil:
-        """From now on no entry of the block counts that is older than the stamp, and no page of it was programmed."""
+        """Forgets a block's reports, head and top: from now on its entries older than ``stamp`` do not count."""
         cdef uint32_t first = self.log_from(<uint64_t> block * self.pages_per_block << 1)
         cdef uint32_t end = self.log_from(<uint64_t> (block + 1) * self.pages_per_block << 1)
         memmove(self.log + first, self.log + end, (self.log_n - end) * 8)
@@ -230,12 +232,13 @@ cdef class ValidityLog(FlashValidity):
         return 0
 
     cdef uint32_t tick(self, uint32_t least) noexcept nogil:
-        """The erase clock, beyond all entries so far, and not below ``least``."""
+        """Advances the erase clock beyond all entries so far, and at least to ``least``; returns it."""
         self.time = max(self.time + 1, least)
         return self.time
 
     cdef int log_again(self, uint32_t block, const uint64_t* words, uint32_t stamp) except -1 nogil:
-        """The live pages of the block are those of ``words``: its dead ones wait to be logged under that stamp."""
+        """Sets the block's live pages to those of ``words``: reports of its dead ones wait to be logged under that
+        stamp."""
         cdef uint32_t page, top = 0
         for page in range(self.pages_per_block):
             if words[page >> 6] >> (page & 63) & 1:
@@ -248,7 +251,7 @@ cdef class ValidityLog(FlashValidity):
         return 0
 
     cdef int revive(self) except -1 nogil:
-        """Blocks with a page that died and lives again, if any reports say that, are logged anew."""
+        """Logs anew each block of which a report says that a dead page lives again."""
         cdef uint32_t i = 0, block
         while i < self.log_n:
             if self.log[i] & 1 and i and self.log_n + self.pages_per_block > self.log_room:
@@ -259,7 +262,7 @@ cdef class ValidityLog(FlashValidity):
                 block = self.block_of(<uint32_t> (self.log[i] >> 1))
                 self.bitmap(block, self.words)
                 if self.bits != NULL:
-                    return 0                # the log could not be read: all is written anew soon
+                    return 0                # the log could not be read: the next checkpoint rewrites it all
                 self.log_again(block, self.words, self.tick(0))
                 i = self.log_from(<uint64_t> block * self.pages_per_block << 1)
                 while i < self.log_n and self.block_of(<uint32_t> (self.log[i] >> 1)) == block:
@@ -337,8 +340,8 @@ cdef class ValidityLog(FlashValidity):
         return 0
 
     cdef int walk(self, uint32_t block, uint64_t* words, uint32_t dead) except -1 nogil:
-        """Take the block's dead pages out of ``words``: those that wait, then those of the chain, until there are
-        ``dead`` of them. A link that does not lead back leads into a page that was reclaimed."""
+        """Removes the block's dead pages from ``words``: those of waiting reports, then those of the chain, until
+        ``dead`` are found. A link that does not lead backwards leads into a reclaimed page."""
         cdef uint32_t i = self.log_from(<uint64_t> block * self.pages_per_block << 1), page, found = 0
         cdef uint32_t at = self.heads[block], slot, first = i, behind = NONE
         cdef uint64_t end = <uint64_t> (block + 1) * self.pages_per_block, number, last = <uint64_t> -1
@@ -379,7 +382,7 @@ cdef class ValidityLog(FlashValidity):
     # --- checkpoints
 
     cdef int checkpoint_begins(self) except -1:
-        """What a recovery found goes to flash; what waits goes with the checkpoint."""
+        """Writes a recovery's changes to flash; waiting reports go with the checkpoint."""
         if self.bits != NULL:
             self.write_touched()
         return self.pages_in_flash.checkpoint_begins()
@@ -395,10 +398,9 @@ cdef class ValidityLog(FlashValidity):
                 "pvlwaits": 8 * room_for_reports(geometry), "stream": STREAM_BYTES}
 
     def save(self):
-        """``pvl``: the oldest page of the log and the one behind the newest, u64, the erase clock, u32, 0, u32, and
-        where the page of each number is, u32. ``pvlheads`` and ``pvlstamp``, u32 a block, ``pvltops`` and ``bvc``, u16
-        a block (0 of the log's own). ``pvlwaits``: reports, u64 each, PPA and 1 for live in the lowest bit,
-        ascending."""
+        """``pvl``: the oldest page of the log and the one after the newest, u64, the erase clock, u32, 0, u32, and the
+        PPA of the page of each number, u32. ``pvlheads`` and ``pvlstamp``, u32 per block, ``pvltops`` and ``bvc``, u16
+        per block (``bvc`` is 0 for the log's own). ``pvlwaits``: reports, u64 each, PPA << 1 | lives, ascending."""
         cdef uint32_t block, blocks = self.ssd.nand.blocks
         counts = numpy.zeros(blocks, "<u2")
         for block in range(blocks):
@@ -414,7 +416,7 @@ cdef class ValidityLog(FlashValidity):
         }
 
     def load(self, sections):
-        """The inverse; ValueError says what cannot be. No page is read: a clean mount needs none."""
+        """The inverse; ValueError if a section is impossible. No page is read: a clean mount needs none."""
         cdef uint32_t block, i, ppa, blocks = self.ssd.nand.blocks, pages = blocks * self.pages_per_block
         if len(sections["pvl"]) != 24 + 4 * self.slots:
             raise ValueError(f"pvl section of {len(sections['pvl'])} bytes: {24 + 4 * self.slots} are needed")
@@ -446,7 +448,7 @@ cdef class ValidityLog(FlashValidity):
         array_u16(self.tops, blocks)[:] = parts["pvltops"]
         for block in range(blocks):
             self.victims.set_count(block, int(parts["bvc"][block]))
-            if parts["bvc"][block] == 0:    # it may be opened again, and nobody knows when by what a scan finds
+            if parts["bvc"][block] == 0:    # it may have been opened again since; a scan does not show when
                 self.tops[block] = 0
         for i in range(self.slots):
             ppa = page_ppas[i]
@@ -486,11 +488,11 @@ cdef class ValidityLog(FlashValidity):
         return f"{self.pages_in_flash.reads - before} pages"
 
     cdef int fill(self) except -1 nogil:
-        """All pages below ``tops``, but for those that the log has, or that wait."""
+        """Sets the bits of all pages below ``tops``, except those dead by the log or by waiting reports."""
         cdef uint32_t block, page, w, i
         cdef uint64_t number, n, bit
         cdef bint done = False
-        self.filled = True                  # if all is made again, that asks the mapping, which asks what lives
+        self.filled = True                  # ``rebuild`` asks the mapping, which asks what lives
         try:
             for block in range(self.ssd.nand.blocks):
                 for page in range(0 if self.forgotten[block] else self.tops[block]):
@@ -521,7 +523,7 @@ cdef class ValidityLog(FlashValidity):
         return 0
 
     cdef int take_entries(self, uint32_t slot) except -1 nogil:
-        """The dead pages of one page of the log, out of the bitmap; 0 if it cannot be read."""
+        """Clears the bits of the dead pages in one page of the log; returns 0 if it cannot be read."""
         cdef uint32_t i, block
         cdef uint64_t bit
         cdef const Logged* entries = self.look(slot)
@@ -537,8 +539,8 @@ cdef class ValidityLog(FlashValidity):
         return 1
 
     cdef int rebuild(self) except -1 nogil:
-        """A page of the log cannot be read: what lives is what the mapping and the owners of other pages name. All of
-        the log is written anew before the next checkpoint, and until then the bitmap is in DRAM."""
+        """A page of the log cannot be read: the live pages are those that the mapping and the owners of other pages
+        name. All of the log is rewritten before the next checkpoint, and until then the bitmap is in DRAM."""
         cdef uint32_t lpa, ppa = NONE, block, w
         cdef uint64_t bit, n
         self.begin_bits()
@@ -550,7 +552,7 @@ cdef class ValidityLog(FlashValidity):
                 memset(self.bits + <uint64_t> block * self.words_a_block, 0, self.words_a_block * 8)
         self.spoilt = True
         self.rebuilds += 1
-        with gil:                           # before anything asks which of them live
+        with gil:                           # before the mapping asks which of them live
             for at in self.ssd.mapping.pages_of_lost():
                 ppa = at
                 if not self.forgotten[self.block_of(ppa)]:
@@ -576,8 +578,8 @@ cdef class ValidityLog(FlashValidity):
         return 0
 
     cdef int write_touched(self) except -1:
-        """The blocks that changed are logged anew, then the bitmap is let go. Cut at any place, it is done again from
-        the checkpoint."""
+        """Logs the changed blocks anew, then frees the bitmap. If this is cut anywhere, the next recovery does it again
+        from the checkpoint."""
         cdef uint32_t block, stamp = self.tick(0)
         if not self.spoilt and not self.has_numbers():
             if not self.filled:
@@ -600,8 +602,8 @@ cdef class ValidityLog(FlashValidity):
         return self.end_bits()
 
     cdef bint has_numbers(self) noexcept nogil:
-        """Whether there are enough for the pages of the log, what waits, and what is to be logged anew: nothing is
-        reclaimed meanwhile. Else the whole log is written anew."""
+        """Whether there are enough numbers for the pages of the log, the waiting reports, and what must be logged anew:
+        nothing is reclaimed meanwhile. If not, the whole log is rewritten."""
         cdef uint32_t block
         cdef uint64_t entries = self.log_n
         for block in range(self.ssd.nand.blocks):
@@ -609,10 +611,10 @@ cdef class ValidityLog(FlashValidity):
                 entries += self.tops[block] - min(<uint32_t> self.tops[block], self.victims.valid[block])
         return self.next_n - self.first_n + entries // self.per_page + 2 * FREE_SLOTS <= self.slots
 
-    # --- for people
+    # --- for users
 
     def chain(self, uint32_t block):
-        """The log's entries of a block, the newest first: {"position", "page" (of the block), "clock"}; those that wait
+        """The log's entries of a block, the newest first: {"position", "page" (of the block), "clock"}; waiting reports
         have no position."""
         cdef uint32_t at = self.heads[block], slot
         cdef uint64_t number, last = <uint64_t> -1

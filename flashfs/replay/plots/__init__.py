@@ -1,4 +1,4 @@
-"""Pictures of results, fit for a paper: ``figure`` says what is to be seen, as plain numbers, and ``draw`` draws that.
+"""Pictures of results, fit for a paper: ``figure`` computes what is shown, as plain numbers, and ``draw`` draws it.
 
     table = flashfs.replay.results.read(["results.parquet"])
     draw(figure(table, "waf", baseline="pagemap"), Path("waf.pdf"))

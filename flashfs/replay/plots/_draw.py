@@ -1,8 +1,8 @@
-"""Draws a figure with matplotlib, as a column of a paper wants it.
+"""Draws a figure with matplotlib, sized for a column of a paper.
 
-Letters are as large as the text beside them, nothing is told by colour alone (bars are hatched, lines dashed and
-marked), no word runs into another, and PDF and SVG hold their letters themselves. The same figure gives the same bytes:
-no date, no random ids.
+Letters have the size of a paper's text, nothing is distinguished by colour alone (bars are hatched, lines dashed and
+marked), no word overlaps another, and PDF and SVG contain their fonts. The same figure gives the same bytes: no date,
+no random ids.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 SUFFIXES = (".svg", ".pdf", ".png")
 COLUMN_INCHES, PAGE_INCHES = 3.33, 7.0  #: of a paper with two columns
 PNG_DPI = 300
-LEAST_PANEL = 1.5  #: inches of a panel's width, with what stands beside it
+LEAST_PANEL = 1.5  #: inches of a panel's width, with its labels
 STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",  # it comes with matplotlib: the same letters, and bytes, everywhere
+    "font.family": "DejaVu Sans",  # it comes with matplotlib, so letters, and bytes, are the same everywhere
     "font.size": 7.5, "axes.labelsize": 7.5, "axes.titlesize": 7.5, "legend.fontsize": 7,
     "xtick.labelsize": 7, "ytick.labelsize": 7, "axes.linewidth": 0.6,
     "lines.linewidth": _forms.LINE_POINTS, "lines.markersize": _forms.MARK_POINTS,
@@ -41,8 +41,8 @@ NO_DATE = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Sof
 
 
 def draw(figure: Figure, path: Path, *, width_inches: float | None = None) -> None:
-    """Draw ``figure`` into ``path`` (.svg, .pdf or .png), a paper's column wide, or its page if panels are beside each
-    other or a column has no room, unless ``width_inches`` says otherwise. UsageError if that is too narrow."""
+    """Draw ``figure`` into ``path`` (.svg, .pdf or .png). It is as wide as a paper's column, or as its page if panels
+    are side by side or a column has no room, unless ``width_inches`` is given. UsageError if that is too narrow."""
     check_name(path)
     drawn = render(figure, path.suffix, width_inches=width_inches)
     with replacing(path) as draft:
@@ -50,11 +50,11 @@ def draw(figure: Figure, path: Path, *, width_inches: float | None = None) -> No
 
 
 def render(figure: Figure, suffix: str, *, width_inches: float | None = None, dpi: int = PNG_DPI) -> bytes:
-    """The bytes of a file of that suffix (``draw``); ``dpi`` is a .png's."""
+    """The bytes of the file that ``draw`` would write with this suffix; ``dpi`` is for .png."""
     import matplotlib
 
     with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # the caller's own style is for the caller's pictures
+        matplotlib.rcdefaults()  # not the caller's style
         parameters: Any = matplotlib.rcParams
         parameters.update(STYLE)
         canvas = _canvas(figure, width_inches)
@@ -64,13 +64,13 @@ def render(figure: Figure, suffix: str, *, width_inches: float | None = None, dp
 
 
 def check_name(path: Path) -> None:
-    """UsageError if the name does not say in which format to draw."""
+    """UsageError if the suffix is none of SUFFIXES."""
     if path.suffix not in SUFFIXES:
         raise UsageError(f"--out {path}: use a name that ends in {', '.join(SUFFIXES)}")
 
 
 def _canvas(figure: Figure, width_inches: float | None) -> Any:
-    """All of it, set out: in the first way in which every word has room."""
+    """The whole figure, in the first layout in which every word has room. UsageError if there is none."""
     for width, columns in _ways(figure, width_inches):
         canvas = _set_out(figure, width, columns)
         if canvas is not None:
@@ -83,7 +83,7 @@ def _canvas(figure: Figure, width_inches: float | None) -> Any:
 
 
 def _ways(figure: Figure, width_inches: float | None) -> Iterator[tuple[float, int]]:
-    """(inches, panels beside each other), what is best first."""
+    """(width in inches, panels side by side), the best layout first."""
     widths = [width_inches] if width_inches else [COLUMN_INCHES, PAGE_INCHES] if figure.columns == 1 else [PAGE_INCHES]
     ways = [(width, columns) for width in widths
             for columns in range(max(1, min(figure.columns, int(width / LEAST_PANEL))), 0, -1)]  # fmt: skip
@@ -94,14 +94,14 @@ def _ways(figure: Figure, width_inches: float | None) -> Iterator[tuple[float, i
 
 
 def _set_out(figure: Figure, width: float, columns: int) -> Any:
-    """A canvas with everything on it; None if it has no room for all words."""
+    """A canvas with everything drawn; None if it has no room for all words."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
     panels = _reflowed(figure, columns)
     rows = -(-len(panels) // columns)
     canvas = Canvas(figsize=(width, _height(rows)))
-    FigureCanvasAgg(canvas)  # it can measure
+    FigureCanvasAgg(canvas)  # needed to measure text
     grid = canvas.subplots(rows, columns, squeeze=False, sharey=_one_scale(figure, columns))
     key = _forms.Key.of(figure, width / columns)
     pairs = list(zip(grid.flat, panels, strict=False))
@@ -116,14 +116,14 @@ def _set_out(figure: Figure, width: float, columns: int) -> Any:
     height = 0.0 if key.named else _labels.legend(canvas, key.handles)
     canvas.set_size_inches(width, _height(rows) + height)
     drawn = [(axes, panel) for axes, panel in pairs if panel.series]
-    for axes, panel in drawn:  # now that what shares a scale has all that is on it
+    for axes, panel in drawn:  # only now is everything there that shares a scale
         _scales.set_scales(axes, panel, [other for other in panels if other.y_label == panel.y_label])
         _forms.put_by_scale(axes, panel, key)
     return canvas if _labels.arrange(canvas, [axes for axes, _ in drawn], rows) else None
 
 
 def _reflowed(figure: Figure, columns: int) -> list[Panel]:
-    """The panels for so many columns: where these are fewer than meant, what was below another still is."""
+    """The panels in reading order for ``columns`` columns; a panel of ``gc`` that belongs below another stays there."""
     if columns == figure.columns:
         return figure.panels
     panels = figure.panels
@@ -138,15 +138,15 @@ def _height(rows: int) -> float:
 
 
 def _one_scale(figure: Figure, columns: int) -> Any:
-    """Panels that show the same are compared, so they have one scale."""
+    """Which axes share a y scale (``sharey``): panels that show the same quantity, so that they compare."""
     if figure.what == "gc":
         return "row" if columns == figure.columns else False
     return len({panel.y_label for panel in figure.panels if panel.series}) == 1
 
 
 def _inner_labels_off(grid: Any) -> None:
-    """What the panel to the left, or the one below, says already. A shared scale is written at the first panel that
-    there is."""
+    """Remove axis labels that the panel to the left, or the one below, has too. A shared scale is labelled at the first
+    panel of each row."""
     for row in grid:
         for left, axes in reversed(list(pairwise(row))):
             if axes.get_ylabel() == left.get_ylabel():

@@ -1,4 +1,4 @@
-"""The kinds of pictures, and what each of them shows of results. Nothing here draws."""
+"""The kinds of pictures, and what each of them shows. Nothing here draws."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ MOST_PANELS = 15
 PAGES_PER_BLOCK = "config.geometry.pages_per_block"
 WEAR = "wear.erases."
 WEAR_NAMES = {"max": "Most erases of a block", "mean": "Mean erases per block", "spread": "Most - least erases"}
-SLIVER = 0.02  #: of the highest bar: parts below it are not told apart
-UNSEEN = 0.25  #: of a sliver: less than that cannot be seen
-WINDOWS = 60  #: in which cleaning over time is counted
-FORMULA_POINTS = 48  #: of a curve
-CDF = "cdf:"  #: in front of a column of counts: how they are distributed
+SLIVER = 0.02  #: of the highest bar: parts that are smaller in every bar become one part
+UNSEEN = 0.25  #: of a sliver: a combined part smaller than that is left out
+WINDOWS = 60  #: of time, in which cleaning is counted
+FORMULA_POINTS = 48  #: of a formula's curve
+CDF = "cdf:"  #: before the name of a column of counts: show their distribution
 OPERATIONS = ("read", "write", "trim", "flush", "remap")
-#: what every FTL has beside its map: validity, and the engine's own
+#: DRAM that is no mapping: page validity, and the engine's own structures
 NO_MAPPING = frozenset({"pvb", "bvc", "victim_lists", "blocks", "write_buffer", "trim_log", "gc_buffer"})
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A picture that can be made: what it needs of a row, and of all rows, and how."""
+    """A kind of picture: what it needs of a row (``there``) and of all rows (``together``), and how it is made."""
 
     name: str
     about: str
     there: Callable[[Row], bool]
     make: Callable[[View], Figure]
-    relative: bool = False  #: a baseline has a meaning
-    along: bool = False  #: another column may be along the axis
+    relative: bool = False  #: it can be relative to a baseline
+    along: bool = False  #: another column can be on the x axis
     together: Callable[[Sequence[Row]], bool] = lambda rows: True
 
 
@@ -55,9 +55,9 @@ def figure(
     """The picture ``what`` of the rows of ``table`` (see ``results.read``): a name of KINDS, a column of numbers, or
     ``cdf:`` and a column of counts.
 
-    ``x`` is the column along which to show it, instead of the kind's own; ``where`` keeps the rows with these values;
-    ``baseline`` is the FTL whose values are 1. UsageError for what the rows do not have, and for a picture that could
-    not show a curve, a bar or a point that it names.
+    ``x`` is the column for the x axis instead of the kind's own; ``where`` keeps the rows with these values;
+    ``baseline`` is the FTL whose values become 1. UsageError for names that the rows do not have, and for a picture
+    that could not show one of its curves, bars or points.
     """
     rows = asked_for(table, x=x, baseline=baseline, where=where)
     kind = KINDS.get(what) or _column_kind(rows, what)
@@ -89,7 +89,7 @@ def asked_for(
     table: polars.DataFrame, *, x: str | None = None, baseline: str | None = None,
     where: Mapping[str, str] | None = None,
 ) -> list[Row]:  # fmt: skip
-    """The rows that are meant. UsageError for names that they do not have."""
+    """The rows that ``where`` selects. UsageError for names that they do not have."""
     rows = _rows.chosen(table.to_dicts(), where or {})
     if x is not None:
         _rows.resolve(rows, x, "--x")
@@ -103,13 +103,13 @@ def available(
     table: polars.DataFrame, where: Mapping[str, str] | None = None, *, x: str | None = None,
     baseline: str | None = None,
 ) -> list[str]:  # fmt: skip
-    """The kinds that these rows have something of. UsageError for names that they do not have."""
+    """The kinds that these rows can be shown as. UsageError for names that they do not have."""
     rows = asked_for(table, x=x, baseline=baseline, where=where)
     return [kind.name for kind in KINDS.values() if any(kind.there(row) for row in rows) and kind.together(rows)]
 
 
 def _check(panel: Panel, what: str) -> None:
-    """UsageError for what the panel names and could not show."""
+    """UsageError if the panel has too many curves, or a series that could not be seen."""
     if panel.form in ("lines", "steps") and len(panel.series) > MOST_CURVES:
         raise UsageError(
             f"--what {what}: {len(panel.series)} curves in one picture, {MOST_CURVES} at most; --where NAME=VALUE "
@@ -118,7 +118,7 @@ def _check(panel: Panel, what: str) -> None:
         shown = [(x, y) for x, y in zip(one.x or range(len(one.y)), one.y, strict=True) if y is not None]
         if not shown:
             raise UsageError(f"--what {what}: nothing of {one.label or 'it'} can be shown; use --where to leave it out")
-        if panel.form == "steps":  # a curve comes from the edge, and leaves by it
+        if panel.form == "steps":  # such a curve enters and leaves at the edges of the axes
             continue
         if panel.y_scale == "log" and any(y <= 0 for _, y in shown):
             raise UsageError(f"--what {what}: {one.label} has a 0, which has no place on a logarithmic axis")
@@ -132,12 +132,12 @@ def _at(column: str) -> Value:
 
 
 def _of(row: Row, prefix: str) -> dict[str, float]:
-    """The numbers of the columns that begin so, by the rest of their names."""
+    """The numbers in the columns whose names begin with ``prefix``, by the rest of their names."""
     return {name[len(prefix) :]: value for name, value in row.items() if name.startswith(prefix) and number(value)}
 
 
 def _mapping(view: View) -> Figure:
-    """Where only the FTL makes a difference, as with tables of fixed size, there is one bar for each."""
+    """DRAM of the map. If only the FTL makes a difference, as with tables of fixed size, one bar for each FTL."""
     made = metric(view, "mapping", _at("map_bytes"), "Mapping (bytes)", "bytes", "source")
     every = [one for panel in made.panels for one in panel.series]
     heights: dict[str, float | None] = {one.label: one.y[0] for one in every}
@@ -150,12 +150,12 @@ def _mapping(view: View) -> Figure:
 
 
 def _alike(one: float | None, other: float | None) -> bool:
-    """A geometric mean of equal values is that value but for rounding."""
+    """Equal, or nearly: a geometric mean of equal values may differ from them by rounding."""
     return one == other if one is None or other is None else math.isclose(one, other)
 
 
 def _column_kind(rows: Sequence[Row], what: str) -> Kind:
-    """A column of numbers is a kind too, and so is the distribution that a column of counts has."""
+    """The kind for a column of numbers, or for the distribution of a column of counts. UsageError if there is none."""
     if what.startswith(CDF):
         return _cdf_kind(rows, what)
     if any(_counts(row.get(what)) for row in rows) and not any(number(row.get(what)) for row in rows):
@@ -180,15 +180,15 @@ def _hits(view: View) -> Figure:
 
 
 def _wear(view: View) -> Figure:
-    """Erases of the chip's blocks, of its whole life: three numbers, each with its axis."""
+    """Erases of the chip's blocks over its whole life: three numbers, each on its own axis."""
     figures = [metric(view, "wear", _at(WEAR + name), label, "linear", "source") for name, label in WEAR_NAMES.items()]
     each = len(figures[0].panels)
     return Figure("wear", [panel for one in figures for panel in one.panels], len(figures) if each == 1 else each)
 
 
 def _waf_op(view: View) -> Figure:
-    """WAF along over-provisioning, and what greedy cleaning would come to by its formula: uniform writes, and no block
-    of the chip set aside for anything else."""
+    """WAF over over-provisioning, with the formula for greedy cleaning: uniform writes, and no block of the chip
+    reserved for anything else."""
     if view.x not in (None, OP):
         raise UsageError(f"--x {_rows.called(str(view.x))}: waf-op is along op; use --what waf")
     if not _several_ops(view.rows):
@@ -218,8 +218,8 @@ Parts = Callable[[Row], dict[str, float]]
 
 
 def _stacks(view: View, what: str, parts: Parts, y_label: str, y_scale: str) -> Figure:
-    """A panel for each source, in it a bar for each FTL; or, along a column, a panel for each FTL, too. One panel if
-    they are all alike."""
+    """A panel for each source with a bar for each FTL; over a column, a panel for each source and FTL. One panel if all
+    are alike."""
     panels: list[Panel] = []
     for title, bars in _stacked(view, parts).items():
         each = _without_small([_mean([parts(row) for row in rows]) for rows in bars.values()])
@@ -234,7 +234,7 @@ def _stacks(view: View, what: str, parts: Parts, y_label: str, y_scale: str) -> 
 
 
 def _stacked(view: View, parts: Parts) -> dict[str, dict[str, list[Row]]]:
-    """{title of a panel: {name of a bar: its rows}}."""
+    """{title of a panel: {name of a bar: its rows}}, for ``_stacks``."""
     if view.x in (None, "source", "ftl"):
         view = view.of([row for one in view.by_source().values() for row in _without_dram(one.rows, parts)])
         return {title: labelled(part.rows, ("source",)) for title, part in view.parts(("source",), 0).items()}
@@ -249,7 +249,7 @@ def _stacked(view: View, parts: Parts) -> dict[str, dict[str, list[Row]]]:
 
 
 def _without_dram(rows: list[Row], parts: Parts) -> list[Row]:
-    """One row for several DRAM sizes if it is the same for all."""
+    """The rows; if DRAM sizes make no difference to the parts, one row for all sizes."""
     bars = labelled(rows, ("source", DRAM)).values()
     if all(parts(one) == parts(found[0]) for found in bars for one in found):
         return [found[-1] for found in bars]
@@ -257,13 +257,13 @@ def _without_dram(rows: list[Row], parts: Parts) -> list[Row]:
 
 
 def _mean(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Of repeats."""
+    """The mean of each part over repeats."""
     names = dict.fromkeys(name for one in each for name in one)
     return {name: math.fsum(one.get(name, 0.0) for one in each) / len(each) for name in names}
 
 
 def _without_small(each: list[dict[str, float]]) -> list[dict[str, float]]:
-    """What is nowhere more than a sliver becomes one part, on top."""
+    """Combine parts that are below a sliver in every bar into one part, ``other``, on top."""
     least = SLIVER * max((sum(one.values()) for one in each), default=0.0)
     kept = list(dict.fromkeys(name for one in each for name, value in one.items() if value >= least and value))
     out = []
@@ -278,17 +278,17 @@ def _without_small(each: list[dict[str, float]]) -> list[dict[str, float]]:
 
 
 def _dram_parts(row: Row) -> dict[str, float]:
-    """Without the data cache, which takes what is left."""
+    """DRAM by structure, without the data cache, which takes whatever is left."""
     return {name: value for name, value in _of(row, "dram.").items() if name not in ("total", "data_cache")}
 
 
 def _from_below(name: str) -> int:
-    """In a stack: what is the FTL's own first."""
+    """Sort key of a stack's parts from the bottom: the FTL's own first, ``other`` last."""
     return 2 if name == "other" else int(name in NO_MAPPING)
 
 
 def _program_parts(row: Row) -> dict[str, float]:
-    """Flash programs by cause, a host page each."""
+    """Flash programs per host page, by cause."""
     return {name: n / row["host.write"] for name, n in _of(row, "nand.by_cause.program.").items()}
 
 
@@ -296,7 +296,7 @@ def _program_parts(row: Row) -> dict[str, float]:
 
 
 def _latency(view: View, tail: bool) -> Figure:
-    """How many requests took at most so long; or, for the tail, longer."""
+    """The share of requests that took at most so long; for the tail, the share that took longer."""
     panels: list[Panel] = []
     share = "Share of requests longer" if tail else "Share of requests"
     parts = view.parts(("source",), MOST_CURVES)
@@ -318,7 +318,7 @@ def _latency(view: View, tail: bool) -> Figure:
 
 
 def _curve(label: str, rows: Sequence[Row], column: str, tail: bool) -> Series:
-    """Of the requests of all repeats together. Upper ends of buckets, so no share is shown before it is reached."""
+    """The curve over the requests of all repeats. x are upper ends of buckets, so no share is shown too early."""
     counts: dict[int, int] = {}
     for row in rows:
         for upper, n in zip(row[f"{column}.upper_ns"], row[f"{column}.count"], strict=True):
@@ -348,8 +348,8 @@ def _cdf_kind(rows: Sequence[Row], what: str) -> Kind:
 
 
 def _counts(value: Any) -> list[int]:
-    """A list of whole numbers, up to the last that is not 0; none if it is anything else. Where a file has results from
-    before such columns were lists, they are JSON."""
+    """A list of whole numbers, up to the last that is not 0; empty if ``value`` is anything else. In older files such
+    columns are JSON texts."""
     if isinstance(value, str) and value.startswith("["):
         value = json.loads(value)
     if not isinstance(value, list) or not all(isinstance(one, int) and one >= 0 for one in value):
@@ -358,8 +358,8 @@ def _counts(value: Any) -> list[int]:
 
 
 def _cdf(view: View, what: str, column: str) -> Figure:
-    """A panel for each source: the share of what ``column`` counts that has at most so much. Entry i of a column
-    ``as_by_bs`` counts the as that have i bs; of one that is called ``as_by_b``, those at place i + 1."""
+    """A panel for each source: the share of the things counted that have at most so much. Entry i of a column
+    ``as_by_bs`` counts the as that have i bs; entry i of one named ``as_by_b`` counts those at place i + 1."""
     counted, _, by = column.rpartition(".")[2].partition("_by_")
     first = int(bool(by) and not by.endswith("s"))
     panels = []
@@ -372,7 +372,7 @@ def _cdf(view: View, what: str, column: str) -> Figure:
 
 
 def _cumulated(label: str, rows: Sequence[Row], column: str, first: int) -> Series:
-    """Of the counts of all repeats together."""
+    """The cumulated shares, over the counts of all repeats."""
     counts = [sum(at_i) for at_i in zip_longest(*(_counts(row[column]) for row in rows), fillvalue=0)]
     total = sum(counts)
     shares: list[float | None] = [seen / total for seen in accumulate([0] * first + counts)]
@@ -383,7 +383,7 @@ def _cumulated(label: str, rows: Sequence[Row], column: str, first: int) -> Seri
 
 
 def _gc(view: View) -> Figure:
-    """Pages that cleaning moved per page of the host, and free blocks below, over virtual time; of repeats the last."""
+    """Pages that cleaning moved per host page, and below that free blocks, over virtual time; of repeats the last."""
     above, below = [], []
     for title, part in view.parts(("source",), MOST_CURVES).items():
         mine = {label: rows[-1] for label, rows in labelled(part.rows, ("source",)).items()}
@@ -400,7 +400,7 @@ def _gc(view: View) -> Figure:
 
 
 def _moved(label: str, row: Row) -> Series:
-    """In windows of time that hold a few samples each; none where the host wrote nothing."""
+    """Pages moved per host page in WINDOWS windows of samples; None where the host wrote nothing."""
     time, moved, host = (row[f"series.{name}"] for name in ("virtual_s", "gc_program", "host_write"))
     marks = sorted({round(i * (len(time) - 1) / WINDOWS) for i in range(WINDOWS + 1)})
     out = Series(label, [])
@@ -412,7 +412,7 @@ def _moved(label: str, row: Row) -> Series:
 
 
 def _cleaned(row: Row) -> bool:
-    """Whether there is something to count: pages of the host's, over time."""
+    """Whether the row has cleaning over time and host writes to relate it to."""
     host = row.get("series.host_write") or [0]
     return len(row.get("series.gc_program") or ()) > 1 and bool(host[-1] > host[0])
 

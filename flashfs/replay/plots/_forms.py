@@ -1,4 +1,4 @@
-"""Bars, stacks, dots and curves on their axes, and how each label looks."""
+"""Draws bars, stacks, dots and curves on axes, and gives each label its look."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 LINE_POINTS, MARK_POINTS = 1.2, 3.5  #: how wide a line is, and how large a mark
 COINCIDE = 0.004  #: of the highest y: curves that are nowhere further apart cover each other
-WIDER, MOST_WIDER = 1.3, 5  #: points by which each curve below another is wider, up to so many of them
-FEW_POINTS = 12  #: of a curve: each is marked
-MARKS = 5  #: on a curve of more
-PLOT_SHARE = 0.8  #: of a panel's width, what is beside the axis left out
-THICK_BAR = 3.0  #: points of a bar's width: a hatch can be seen
-#: Okabe and Ito's colours, which also the colour-blind can tell apart, without the yellow, which paper swallows; then
-#: others that are far from those
+WIDER, MOST_WIDER = 1.3, 5  #: points by which a covered curve is wider per curve on it, for so many at most
+FEW_POINTS = 12  #: a curve of at most so many points has a mark at each
+MARKS = 5  #: on a curve with more points
+PLOT_SHARE = 0.8  #: of a panel's width is within the axes
+THICK_BAR = 3.0  #: points of a bar's width from which a hatch is visible
+#: Okabe and Ito's colours, which colour-blind readers can distinguish, without yellow, which is faint on paper; then
+#: others that differ clearly from those
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#882255", "#999933", "#332288",
     "#8C510A", "#888888", "#86C232", "#C00000", "#7B5FD0", "#B8A9E0",
@@ -35,8 +35,8 @@ WHISKERS = {"elinewidth": 0.6, "capsize": 1.5, "capthick": 0.6}
 
 @dataclass
 class Key:
-    """What is the same in all panels: the number of each label, which says how it looks, and what a legend shows for
-    it. ``named``: names are below the bars themselves. ``panel_inches`` is how wide a panel is."""
+    """The looks shared by all panels: ``places`` numbers the labels, which decides their looks; ``handles`` are their
+    legend entries. ``named``: names are below the bars, without a legend. ``panel_inches`` is a panel's width."""
 
     places: dict[str, int]
     named: bool
@@ -48,12 +48,12 @@ class Key:
         panels = [panel for panel in figure.panels if panel.series]
         every = [one for panel in panels for one in panel.series]
         places = {label: i for i, label in enumerate(dict.fromkeys(one.label for one in every if not one.reference))}
-        # where no panel has bars of several groups, a legend would only send the eye to and fro
+        # if every panel has one group of bars, names below the bars read better than a legend
         named = len(places) > 1 and all(panel.form == "bars" and len(panel.groups) == 1 for panel in panels)
         return cls(places, named, panel_inches)
 
     def fill(self, one: Series, thin: bool = False) -> dict[str, Any]:
-        """Of bars. A colour comes with another hatch each time; a thin bar would be hatched away."""
+        """The look of bars. A colour that repeats has another hatch; thin bars have none, as it would hide them."""
         place = 0 if self.named else self.places[one.label]
         colour = COLOURS[place % len(COLOURS)]
         if thin:
@@ -62,7 +62,7 @@ class Key:
         return {"facecolor": colour, "edgecolor": "white", "hatch": hatch, "linewidth": 0.5}
 
     def look(self, one: Series, panel: Panel) -> dict[str, Any]:
-        """Of a curve. No two have the same mark, nor the same colour and dashes; one that others cover is wider."""
+        """The look of a curve. No two have the same mark, nor the same colour and dashes; a covered curve is wider."""
         if one.reference:
             return REFERENCE
         place = self.places[one.label]
@@ -75,7 +75,7 @@ class Key:
 
 
 def _covering(one: Series, panel: Panel) -> int:
-    """How many curves lie on this one."""
+    """How many later curves cover this one."""
     top = max((abs(y) for other in panel.series for y in other.y if y is not None), default=0.0)
 
     def covers(other: Series) -> bool:
@@ -88,7 +88,7 @@ def _covering(one: Series, panel: Panel) -> int:
 
 
 def put(axes: Axes, panel: Panel, key: Key) -> None:
-    """All that needs no scale."""
+    """Draw everything that does not depend on the scales."""
     if panel.form == "bars":
         _bars(axes, panel, key)
     elif panel.form == "stack":
@@ -102,7 +102,7 @@ def put(axes: Axes, panel: Panel, key: Key) -> None:
 
 
 def put_by_scale(axes: Axes, panel: Panel, key: Key) -> None:
-    """What has its place by the scales."""
+    """Draw what depends on the scales: steps up to the edges, and points that have no x."""
     if panel.form == "steps":
         _to_the_edges(axes, panel)
     place = _scales.none_at(axes, panel) if panel.form == "lines" else None
@@ -115,13 +115,13 @@ def put_by_scale(axes: Axes, panel: Panel, key: Key) -> None:
 
 
 def bar_points(panel: Panel, panel_inches: float) -> float:
-    """How wide a bar is, about."""
+    """The approximate width of a bar in points."""
     bars = len(panel.groups) * (1 if panel.form == "stack" else len(panel.series) + 1)
     return 72 * PLOT_SHARE * panel_inches / bars if bars else THICK_BAR
 
 
 def names(panel: Panel) -> list[str]:
-    """What is to be read below its bars."""
+    """The names below a panel's bars."""
     return [one.label for one in panel.series] if panel.form == "bars" and len(panel.groups) == 1 else panel.groups
 
 
@@ -137,7 +137,7 @@ def _errors(one: Series) -> list[list[float]] | None:
 
 
 def _bars(axes: Axes, panel: Panel, key: Key) -> None:
-    """Side by side in their groups; or in one group, each with its name below it."""
+    """Bars side by side in their groups; or, in one group, each with its name below it."""
     wide = 0.6 if key.named else min(0.8 / len(panel.series), 0.5)
     thin = bar_points(panel, key.panel_inches) < THICK_BAR
     for i, one in enumerate(panel.series):
@@ -174,21 +174,21 @@ def _dots(axes: Axes, panel: Panel, key: Key) -> None:
 
 
 def _groups(axes: Axes, groups: Sequence[str]) -> None:
-    """What is below the bars."""
+    """Name the groups below the bars, and set the x limits."""
     _labels.name_bars(axes, range(len(groups)), groups)
-    room = 0.5 if len(groups) > 2 else 0.75  # two bars as wide as the column say no more than two narrow ones
+    room = 0.5 if len(groups) > 2 else 0.75  # keep one or two bars narrow
     axes.set_xlim(-room, len(groups) - 1 + room)
 
 
 def _points(one: Series, *, beyond: bool = False) -> list[tuple[float, float, float, float]]:
-    """(x, y, least, most) of the points among the numbers, or of those ``beyond``, which have no x."""
+    """(x, y, least, most) of the points with an x, or, if ``beyond``, of those with none."""
     low, high = _heights(one.low or one.y), _heights(one.high or one.y)
     every = zip(one.x, _heights(one.y), low, high, strict=True)
     return [(x or 0.0, y, least, most) for x, y, least, most in every if (x is None) == beyond]
 
 
 def _curves(axes: Axes, panel: Panel, key: Key) -> None:
-    """What has no x is drawn when there is a place for it."""
+    """Curves or steps; ``put_by_scale`` draws the points that have no x."""
     for one in panel.series:
         points = _points(one)
         x, y, low, high = ([point[part] for point in points] for part in range(4))
@@ -202,8 +202,8 @@ def _curves(axes: Axes, panel: Panel, key: Key) -> None:
 
 
 def _marked(y: Sequence[float], place: int) -> list[int]:
-    """Which points of a curve are marked: all of a few, some of many, each curve its own; and those that stand alone,
-    of which there would be nothing to see."""
+    """Which points of a curve are marked: all if there are few, else MARKS of them, at other places on each curve, and
+    isolated points, which no line shows."""
     if len(y) <= FEW_POINTS:
         return list(range(len(y)))
     gap = [True, *(math.isnan(value) for value in y), True]
@@ -213,7 +213,7 @@ def _marked(y: Sequence[float], place: int) -> list[int]:
 
 
 def _to_the_edges(axes: Axes, panel: Panel) -> None:
-    """A curve of shares is also there before its first step and after its last one."""
+    """Extend curves of shares to both edges, before their first step and after their last one."""
     left, right = axes.get_xlim()
     for line, one in zip(axes.get_lines(), panel.series, strict=False):
         x, y = ([point[part] for point in _points(one)] for part in range(2))

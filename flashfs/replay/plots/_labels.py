@@ -1,5 +1,5 @@
-"""Room for words: what stands below bars, above panels and in the legend is turned, wrapped or thinned out until none
-of it runs into another."""
+"""Room for words: labels below bars, above panels and in the legend are turned, wrapped or thinned out until none of
+them overlap."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 GAP = 2.0  #: points between two words on one line
-LINES_GAP = 0.5  #: points between two lines of words that are turned
+LINES_GAP = 0.5  #: points between two lines of turned words
 TURNS = (30, 45, 60, 90)  #: degrees
 WRAPPED_LINES = 3  #: below a bar, at most
-LEAST_INCHES = 0.9  #: of the height of a pair of axes
-SHORTEST = 6  #: letters of a line of words that are wrapped
+LEAST_INCHES = 0.9  #: least height of a pair of axes
+SHORTEST = 6  #: letters of a wrapped line, at least
 LEGEND_SHARE = 0.98  #: of the picture's width
-LEGEND_LETTERS = (1000, 60, 40, 30, 20)  #: of a line in the legend: as many as there is room for
-ROUNDS = 5  #: of setting out, measuring and making room, at most
-TALLER = 1.5  #: a picture in which words leave no room for anything else
+LEGEND_LETTERS = (1000, 60, 40, 30, 20)  #: of a line in the legend: the first for which there is room
+ROUNDS = 5  #: of layout, measuring and making room, at most
+TALLER = 1.5  #: factor for a picture in which words leave no room for the axes
 
 _NAMES: WeakKeyDictionary[Axes, list[str]] = WeakKeyDictionary()  #: below bars
 
 
 def arrange(canvas: Any, all_axes: Sequence[Axes], rows: int) -> bool:
-    """Make room in a figure that is drawn but for that; whether there is enough."""
+    """Make room for the words of a figure that is otherwise drawn. Returns whether there is enough."""
     for _ in range(ROUNDS):
         if not _laid_out(canvas):  # words take all of the height
             canvas.set_size_inches(canvas.get_figwidth(), canvas.get_figheight() * TALLER)
@@ -50,12 +50,12 @@ def arrange(canvas: Any, all_axes: Sequence[Axes], rows: int) -> bool:
     for axes in all_axes:
         _thin(axes.yaxis, 1)
         if axes not in _NAMES:
-            _thin(axes.xaxis, 0)  # those that are not shown stay
+            _thin(axes.xaxis, 0)  # ticks without a visible label stay
     return all(_turn(axes) is not None for axes in all_axes)
 
 
 def _laid_out(canvas: Any) -> bool:
-    """Whether there is room for axes beside their words."""
+    """Run the layout; False if words leave no room for the axes, of which matplotlib warns."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         canvas.get_layout_engine().execute(canvas)
@@ -63,7 +63,7 @@ def _laid_out(canvas: Any) -> bool:
 
 
 def _wrap_words(axes: Axes) -> bool:
-    """Titles and names of axes that are longer than what they stand beside."""
+    """Wrap titles and axis labels that are longer than their side of the axes. Returns whether any changed."""
     box = axes.get_window_extent()
     return any([
         _wrapped(axes.title, box.width, False), _wrapped(axes.xaxis.label, box.width, False),
@@ -83,21 +83,21 @@ def _wrapped(text: Text, room: float, upright: bool) -> bool:
 
 
 def name_bars(axes: Axes, at: Sequence[float], names: Sequence[str]) -> None:
-    """Names below bars; ``arrange`` turns them as they need."""
+    """Put names below bars; ``arrange`` turns them where needed."""
     axes.set_xticks(at, [literal(name) for name in names])
     axes.tick_params(axis="x", length=0)
     _NAMES[axes] = list(names)
 
 
 def unname(axes: Axes) -> None:
-    """The panel below has the same names."""
+    """Remove the names below bars: the panel below has the same ones."""
     axes.tick_params(axis="x", labelbottom=False)
     del _NAMES[axes]
 
 
 def _turn(axes: Axes) -> bool | None:
-    """Names side by side, wrapped if need be, else as little turned as they have room for. Whether they stand otherwise
-    than before; None if they have no room."""
+    """Set the names below bars side by side, wrapped if needed, else turned as little as possible. Returns whether
+    anything changed; None if there is no room."""
     names = _NAMES.get(axes, [])
     labels = axes.get_xticklabels()
     if len(names) < 2:
@@ -133,7 +133,7 @@ def _stand(axes: Axes, names: Sequence[str], turn: int) -> None:
 
 
 def _lines(name: str, most: int) -> str:
-    """The name in at most so many lines, about equally long."""
+    """The name in at most ``most`` lines of about equal length."""
     if most == 1 or " " not in name:
         return name
     for width in range(-(-len(name) // most), len(name)):
@@ -144,7 +144,7 @@ def _lines(name: str, most: int) -> str:
 
 
 def _thin(axis: Axis, along: int) -> None:
-    """Of ticks with numbers that run into each other some go. The last one stays."""
+    """Drop ticks whose numbers overlap. The last one stays."""
     from matplotlib.ticker import FixedLocator
 
     low, high = sorted(axis.get_view_interval())
@@ -167,7 +167,7 @@ def _thin(axis: Axis, along: int) -> None:
 
 
 def legend(canvas: Any, handles: dict[str, Any]) -> float:
-    """One for all panels, above them, in as many columns as there is room for; its height in inches."""
+    """One legend for all panels, above them, in as many columns as there is room for. Returns its height in inches."""
     from matplotlib import rcParams
 
     if len(handles) < 2:
@@ -184,17 +184,17 @@ def legend(canvas: Any, handles: dict[str, Any]) -> float:
         else:
             continue
         break
-    for line in made.get_lines():  # one that others cover is wider in its panel alone
+    for line in made.get_lines():  # covered curves are wider only in their panel
         line.set(linewidth=rcParams["lines.linewidth"], markersize=rcParams["lines.markersize"])
     return float(box.height / canvas.dpi)
 
 
 def _lines_of(label: str, letters: int) -> str:
-    """What matplotlib shows so: it leaves out a label that begins with _."""
+    """A wrapped label for the legend: matplotlib would leave out one that begins with _."""
     words = literal(textwrap.fill(label, letters))
     return f" {words}" if words.startswith("_") else words
 
 
 def literal(words: str) -> str:
-    """For matplotlib, which takes what is between two dollars for a formula."""
+    """Words with dollars escaped: matplotlib takes text between two dollars for a formula."""
     return words.replace("$", r"\$")

@@ -14,13 +14,13 @@ from flashfs.replay.plots._shapes import Figure
 if TYPE_CHECKING:
     import polars
 
-SHOWN_DPI = 150  #: of the bitmap that a notebook keeps for those who show no SVG
+SHOWN_DPI = 150  #: of the bitmap that a notebook keeps for viewers without SVG
 
 
 @dataclass
 class Picture(Figure):
-    """What a picture shows, as plain numbers (``panels``), and how to see it: a notebook shows it, ``save`` draws it
-    into a file. ``width_inches`` is None for a column of a paper, or its page if panels are beside each other."""
+    """A figure as plain numbers (``panels``); a notebook shows it, ``save`` draws it into a file. ``width_inches`` None
+    is the width of a paper's column, or of its page if panels are side by side or a column has no room."""
 
     width_inches: float | None = None
 
@@ -49,9 +49,9 @@ def figure(
     """The picture ``what`` of the rows of ``table`` (see ``results.read``): a name of KINDS, a column of numbers, or
     ``cdf:`` and a column of counts.
 
-    ``x`` is the column along which to show it, instead of the kind's own; ``where`` keeps the rows with these values;
-    ``baseline`` is the FTL whose values are 1. UsageError for what the rows do not have, and for a picture that could
-    not show a curve, a bar or a point that it names.
+    ``x`` is the column for the x axis instead of the kind's own; ``where`` keeps the rows with these values;
+    ``baseline`` is the FTL whose values become 1. UsageError for names that the rows do not have, and for a picture
+    that could not show one of its curves, bars or points.
     """
     found = _figures.figure(table, what, x=x, baseline=baseline, where=where)
     return Picture(found.what, found.panels, found.columns, found.left_out)

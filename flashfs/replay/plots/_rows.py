@@ -1,4 +1,4 @@
-"""Which results a picture is of, and what each of them is called in it: as much as tells it from the others."""
+"""Selects the results that a picture shows, and names each of them by what distinguishes it from the others."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from nandimg.presets import PRESETS
 
 Row = Mapping[str, Any]
 
-SEED = "config.seed"  #: repeats of a point: shown by their mean, least and most
+SEED = "config.seed"  #: differs in repeats of a point, which are shown by their mean, least and most
 DRAM = "config.dram"
 QD = "config.qd"
-#: keys of a sweep of which a result has only what follows from them: they are computed of its geometry
+#: keys of a sweep that a result does not have: they are computed from its geometry
 OP = "config.op"  #: over-provisioning in per cent, to a tenth, as the table of `flashfs replay` prints it
 SIZE = "config.size"  #: bytes that the host sees
 PRESET = "config.preset"
@@ -30,14 +30,14 @@ NO_PHASE = {"canonical": "nothing"}
 OPTION = "config.options."
 TRACE = "config.trace."
 BEFORE = "config.before"  #: the phases, as JSON
-WARM = "config.warm"  #: these too
+WARM = "config.warm"  #: likewise
 CHIP = "config.geometry."
-#: of a chip: in this order they say most in the fewest words
+#: columns of a chip, the most telling first
 SHAPE = (SIZE, CHIP + "dies", CHIP + "channels", CHIP + "page_bytes", CHIP + "pages_per_block", OP, CHIP + "blocks")
-#: what a bare name stands for, in this order
+#: prefixes to try for a bare name, in this order
 PREFIXES = ("", "config.", OPTION, CHIP, TRACE)
-NVRAM = CHIP + "nvram_bytes"  #: a scheme adds what it asks for
-#: keys of a sweep that are called otherwise in a result
+NVRAM = CHIP + "nvram_bytes"  #: includes what the scheme asks for
+#: keys of a sweep that have another name in a result
 CALLED = {
     **{name: CHIP + column for name, column in grid.GEOMETRY_FIELDS.items()},
     **{name: TRACE + column for name, column in grid.TRACE_FIELDS.items()},
@@ -49,7 +49,7 @@ MOST_NAMED = 12  #: values in a message
 
 
 def chosen(rows: Sequence[Row], where: Mapping[str, str]) -> list[Row]:
-    """The rows that are results, and have these values; of several that are the same point, the last."""
+    """The rows that are results and have these values; of several rows of one point, the last. UsageError if none."""
     out = [_plain(row) for row in rows if row.get("error") is None]
     if not out:
         raise UsageError("no result to plot: every row is of a failure")
@@ -67,7 +67,7 @@ def chosen(rows: Sequence[Row], where: Mapping[str, str]) -> list[Row]:
 
 
 def failures(rows: Sequence[Row], where: Mapping[str, str]) -> dict[str, int]:
-    """{FTL: how many of its replays failed} of what was asked for."""
+    """{FTL: how many of its replays failed}, of the rows that ``where`` selects."""
     every = [_plain(row) for row in rows]
     failed = [row for row in every if row.get("error") is not None]
     for name, value in where.items():
@@ -77,8 +77,8 @@ def failures(rows: Sequence[Row], where: Mapping[str, str]) -> dict[str, int]:
 
 
 def _plain(row: Row) -> Row:
-    """With what follows from the geometry. A workload's seed is one dimension, and what is left of its name another;
-    it has no options of traces."""
+    """A row with the keys that follow from its geometry. A workload's seed and the rest of its name become separate
+    dimensions; it has no options of traces."""
     row = {**row, **_of_chip(row)}
     if not is_workload(row["source"]):
         return row
@@ -90,7 +90,7 @@ def _plain(row: Row) -> Row:
 
 
 def _of_chip(row: Row) -> dict[str, Any]:
-    """Keys of a sweep that its geometry answers."""
+    """The keys of a sweep that follow from the geometry."""
     shape = {name.removeprefix(CHIP): value for name, value in row.items() if name.startswith(CHIP)}
     if any(shape.get(name) is None for name in ("lpas", "blocks", "pages_per_block", "page_bytes")):
         return {}
@@ -104,7 +104,7 @@ def _preset(shape: Mapping[str, Any]) -> str | None:
 
 @cache
 def _presets() -> dict[str, dict[str, int]]:
-    """Without NVRAM, of which a scheme wants more or less."""
+    """Presets without NVRAM, whose size depends on the scheme."""
     return {
         name: {key: value for key, value in one.geometry.as_dict().items() if CHIP + key != NVRAM}
         for name, one in PRESETS.items()
@@ -112,8 +112,8 @@ def _presets() -> dict[str, dict[str, int]]:
 
 
 def resolve(rows: Sequence[Row], name: str, flag: str) -> str:
-    """The column that ``name`` stands for: ``dram`` is ``config.dram``, ``shift`` an option of an FTL. UsageError,
-    which names ``flag``, says what these results differ in."""
+    """The column that ``name`` stands for: ``dram`` is ``config.dram``, ``shift`` an option of an FTL. UsageError if
+    there is none; it names ``flag`` and what these results differ in."""
     for column in (*(prefix + name for prefix in PREFIXES), CALLED.get(name, "")):
         if any(column in row for row in rows):
             return column
@@ -126,13 +126,13 @@ def resolve(rows: Sequence[Row], name: str, flag: str) -> str:
 
 
 def called(column: str) -> str:
-    """What a person calls it: the key of a sweep, or the option."""
+    """The name that users know: the key of a sweep, or the option."""
     return next((key for key, one in CALLED.items() if one == column), column.rpartition(".")[2])
 
 
 def varied(rows: Sequence[Row]) -> list[str]:
-    """The dimensions in which an FTL differs from itself on one source: what was asked for, not what FTLs cause. One
-    that follows from others is not among them: the blocks of a chip follow from its over-provisioning."""
+    """The dimensions in which rows of one FTL on one source differ: what was asked for, not what FTLs cause. One that
+    follows from others is left out: the blocks of a chip follow from its over-provisioning."""
     out: list[str] = []
     for column in dimensions(rows):
         known = ["ftl", "source", *out]
@@ -142,8 +142,8 @@ def varied(rows: Sequence[Row]) -> list[str]:
 
 
 def same(row: Row, column: str, text: str) -> bool:
-    """Whether ``text`` says what the row has there: 64M is 67108864, an over-provisioning of 0.15 is what --op 0.15
-    makes of such a chip."""
+    """Whether ``text`` means the row's value: 64M is 67108864, and an over-provisioning of 0.15 is the one that --op
+    0.15 gives on such a chip."""
     value = row.get(column)
     if text in (text_of(row, column), str(value)):
         return True
@@ -167,8 +167,8 @@ def same(row: Row, column: str, text: str) -> bool:
 
 
 def _same_op(row: Row, text: str) -> bool:
-    """A share, or per cent with the sign, of the flash that there is; or what was asked for, which whole superblocks
-    make a little more of."""
+    """Whether ``text``, a share, or per cent with the sign, is the row's over-provisioning; either the real one, or the
+    one asked for, which whole superblocks make slightly larger."""
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -184,7 +184,7 @@ def _same_op(row: Row, text: str) -> bool:
 
 
 def text_of(row: Row, column: str) -> str:
-    """One value as people read it."""
+    """One value as text for users."""
     value = row.get(column)
     if value is None:
         return "none"
@@ -194,7 +194,7 @@ def text_of(row: Row, column: str) -> str:
 
 
 def dimensions(rows: Sequence[Row]) -> list[str]:
-    """The columns that say what was replayed, in which results may differ, but for FTL and source."""
+    """The columns that say what was replayed and in which results may differ, except FTL and source."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     front = [DRAM, QD, *SHAPE]
     for prefix in (CHIP, "config.precondition", BEFORE, WARM, TRACE, OPTION):
@@ -205,18 +205,18 @@ def dimensions(rows: Sequence[Row]) -> list[str]:
 
 
 def labels(rows: Sequence[Row], taken: Sequence[str]) -> list[str]:
-    """What to call each row: its FTL, and each dimension that, beside ``taken`` and what is said already, still tells
-    rows apart. Repeats with other seeds are called the same. Where one source was replayed on several chips, each says
-    its own, even if no FTL was on two of them: nothing else in the picture would."""
+    """A label for each row: its FTL, and each dimension that, given ``taken`` and the earlier ones, still distinguishes
+    rows. Repeats with other seeds have the same label. If one source was replayed on several chips, each label names
+    its chip, even if no FTL ran on two of them: nothing else in the picture would."""
     said = told_apart(rows, taken)
-    said.sort(key=lambda column: not column.startswith(OPTION))  # the FTL's own beside its name
+    said.sort(key=lambda column: not column.startswith(OPTION))  # the FTL's own options next to its name
     first = [] if "ftl" in taken else ["ftl"]
     return [", ".join([*(row[name] for name in first), *(word for column in said if (word := words(row, column)))])
             for row in rows]  # fmt: skip
 
 
 def told_apart(rows: Sequence[Row], taken: Sequence[str]) -> list[str]:
-    """The dimensions that labels have to say (``labels``)."""
+    """The dimensions that labels must name (see ``labels``)."""
     said: list[str] = []
     for column in dimensions(rows):
         if column in taken or column == SEED:
@@ -228,7 +228,8 @@ def told_apart(rows: Sequence[Row], taken: Sequence[str]) -> list[str]:
 
 
 def crossed(rows: Sequence[Row], taken: Sequence[str]) -> list[str]:
-    """Those of them that are variables beside the FTL: several FTLs were replayed with several values."""
+    """The dimensions of ``told_apart`` that vary independently of the FTL: several FTLs were replayed with several
+    values."""
     out = []
     for column in told_apart(rows, taken):
         values: dict[str, set[Any]] = {}
@@ -240,7 +241,7 @@ def crossed(rows: Sequence[Row], taken: Sequence[str]) -> list[str]:
 
 
 def _chips(rows: Sequence[Row], known: Sequence[str]) -> list[str]:
-    """The columns that, beside the ``known`` ones but for the FTL, still tell chips of the same source apart."""
+    """The columns that, given the ``known`` ones without the FTL, still distinguish chips of the same source."""
     out: list[str] = []
     columns = [
         column for column in dimensions(rows) if column in SHAPE or (column.startswith(CHIP) and column != NVRAM)
@@ -282,8 +283,8 @@ def words(row: Row, column: str) -> str:
 
 
 def source_labels(sources: Sequence[str]) -> dict[str, str]:
-    """A short name for each source: of a workload its pattern and the keys that tell it from others of that pattern,
-    of a trace its file's name up to the first point."""
+    """A short name for each source: for a workload its pattern and the keys that distinguish it from others of that
+    pattern, for a trace its file name up to the first point."""
     short = {source: _short(source, sources) for source in sources}
     uses = Counter(short.values())
     return {source: label if uses[label] == 1 else source for source, label in short.items()}

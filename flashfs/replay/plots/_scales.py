@@ -1,4 +1,4 @@
-"""Axes: their scales, their ticks, and what stands at the ticks."""
+"""Axes: their scales, their ticks and the labels of the ticks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-HEADROOM = 1.06  #: of the y axis over the highest thing on it
-ROUNDING = 1e-12  #: of shares: what is closer to 1 is 1
-BEYOND = 0.12  #: of the axis, beyond the last number: the place of what has none
-DECADES = 2  #: of a logarithmic y axis: with fewer there are ticks between them
+HEADROOM = 1.06  #: the y axis ends at this multiple of the highest value
+ROUNDING = 1e-12  #: of shares: what is closer to 1 counts as 1
+BEYOND = 0.12  #: of the axis's length: how far beyond the last number the points without a number are
+DECADES = 2  #: a logarithmic y axis of at most so many has ticks between them
 
 
 def _top(panels: Sequence[Panel]) -> float:
-    """The highest thing in any of them."""
+    """The highest value in any of the panels."""
     values = [0.0]
     for panel in panels:
         if panel.form == "stack":
@@ -31,7 +31,7 @@ def _top(panels: Sequence[Panel]) -> float:
 
 
 def set_scales(axes: Axes, panel: Panel, alike: Sequence[Panel]) -> None:
-    """``alike`` are the panels that share the y axis, this one among them."""
+    """Set both scales of a panel. ``alike`` are the panels that share the y axis, this one among them."""
     if panel.form in ("lines", "steps"):
         _x_scale(axes, panel)
     _y_scale(axes, panel, alike)
@@ -42,7 +42,7 @@ def _x_scale(axes: Axes, panel: Panel) -> None:
 
     at = sorted({x for one in panel.series for x in one.x if x is not None})
     positive = [x for x in at if x > 0]
-    if panel.x_scale == "log" and positive:  # whole decades: a part of one has no tick that says where it is
+    if panel.x_scale == "log" and positive:  # whole decades: a part of one would have no tick
         axes.set_xscale("log")
         axes.set_xlim(10 ** math.floor(math.log10(min(positive))), 10 ** math.ceil(math.log10(max(positive)) + 1e-9))
         axes.xaxis.set_minor_formatter(NullFormatter())
@@ -59,8 +59,8 @@ def _x_scale(axes: Axes, panel: Panel) -> None:
 
 
 def none_at(axes: Axes, panel: Panel) -> float | None:
-    """The place on the x axis, beyond the numbers, of what has no number; None if there is nothing such. Ticks and
-    limits are set for it."""
+    """The place on the x axis, beyond the numbers, for points without an x; None if there are no such points. Sets
+    ticks and limits accordingly."""
     from matplotlib.ticker import FixedLocator, FuncFormatter
 
     if all(x is not None for one in panel.series for x in one.x):
@@ -101,7 +101,8 @@ def _y_scale(axes: Axes, panel: Panel, alike: Sequence[Panel]) -> None:
 
 
 def _log_axis(axes: Axes, panel: Panel, alike: Sequence[Panel]) -> None:
-    """Of a few decades: ticks at 1, 2 and 5, too, with plain numbers. Curves of shares leave it below."""
+    """A logarithmic y axis with plain numbers; if it has few decades, with ticks at 1, 2 and 5. Curves of shares leave
+    it at the lower edge."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     values = [y for one in alike for series in one.series for y in series.y if y is not None and y > 0]
@@ -117,7 +118,7 @@ def _log_axis(axes: Axes, panel: Panel, alike: Sequence[Panel]) -> None:
 
 
 def _count_whole(axis: Axis, values: Sequence[float | None]) -> None:
-    """Of what comes in whole numbers alone, such as levels, there is no half."""
+    """If all values are whole numbers, such as levels, put ticks at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
     if all(float(value).is_integer() for value in values if value is not None):
@@ -125,8 +126,8 @@ def _count_whole(axis: Axis, values: Sequence[float | None]) -> None:
 
 
 def _nines_axis(axes: Axes, panels: Sequence[Panel]) -> None:
-    """Shares by the logarithm of what they leave: 0.9, 0.99 and 0.999 are equally far from each other. The whole is at
-    the upper edge, beyond the least that is left anywhere."""
+    """Shares on the logarithm of 1 minus the share: 0.9, 0.99 and 0.999 are equally far apart. 1 is at the upper edge,
+    beyond the largest share below 1."""
     import numpy as np
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -143,7 +144,7 @@ def _nines_axis(axes: Axes, panels: Sequence[Panel]) -> None:
 
 
 def _bytes_axis(axes: Axes) -> None:
-    """Ticks at round numbers of the unit that fits."""
+    """Ticks at round numbers of a suitable unit."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     top = axes.get_ylim()[1]
@@ -155,7 +156,7 @@ def _bytes_axis(axes: Axes) -> None:
 
 
 def _unit(size_bytes: float) -> tuple[int, str]:
-    """The largest of which there is one in it: its bytes, and its name."""
+    """(bytes, name) of the largest unit that is at most ``size_bytes``."""
     power = next((power for power in (4, 3, 2, 1) if size_bytes >= 1024**power), 0)
     return 1024**power, UNITS[power]
 

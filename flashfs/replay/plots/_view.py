@@ -1,4 +1,4 @@
-"""Results as series: which of them are beside each other, above each other, and in panels of their own."""
+"""Turns results into series: decides what is side by side in a panel, and what gets a panel of its own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from flashfs.replay.plots import _rows
 from flashfs.replay.plots._rows import DRAM, OP, OPTION, QD, SEED, SIZE, Row
 from flashfs.replay.plots._shapes import Figure, Panel, Series
 
-MOST_CURVES = 16  #: in one panel: as many as have a colour of their own
-MOST_BESIDE = 8  #: bars of a group, if what they are told apart by can be in panels
+MOST_CURVES = 16  #: in one panel: as many as there are colours
+MOST_BESIDE = 8  #: bars of a group; with more, what distinguishes them gets panels if possible
 UNIT = r" \([^)]*\)"  #: in a label
-LINE = 3  #: values of a column that make a line better than bars
-LOG_RANGE = 30  #: between the least and the most on a logarithmic axis, at least
+LINE = 3  #: values of a column from which a line is better than bars
+LOG_RANGE = 30  #: least ratio of the most to the least for a logarithmic axis
 
 Value = Callable[[Row], float | None]
 Cell = tuple[float | None, float | None, float | None]  #: (mean, least, most) of the repeats of one point
@@ -25,8 +25,8 @@ Cell = tuple[float | None, float | None, float | None]  #: (mean, least, most) o
 
 @dataclass(frozen=True)
 class View:
-    """What was asked for: rows, the column on the x axis (None: the kind's own), and the FTL to compare with. Lines are
-    put into ``left_out``."""
+    """A request for a picture: rows, the column on the x axis (None: the kind's own), and the FTL to compare with.
+    ``left_out`` collects lines about what could not be shown."""
 
     rows: list[Row]
     x: str | None
@@ -34,14 +34,14 @@ class View:
     left_out: list[str] = field(default_factory=list)
 
     def sources(self) -> dict[str, str]:
-        """Short names, in the order in which the sources come."""
+        """{source: its short name}, in the order of the rows."""
         return _rows.source_labels(list(dict.fromkeys(row["source"] for row in self.rows)))
 
     def of(self, rows: Sequence[Row]) -> View:
         return replace(self, rows=list(rows))
 
     def by_source(self) -> dict[str, View]:
-        """{title: what a source has}; one alone needs no title."""
+        """{title: the View of a source}; the title of a single source is empty."""
         many = len(self.sources()) > 1
         return {
             title if many else "": self.of([row for row in self.rows if row["source"] == source])
@@ -49,8 +49,8 @@ class View:
         }
 
     def parts(self, taken: Sequence[str], most: int) -> dict[str, View]:
-        """The same rows in a part for each source, and, where one would have more than ``most`` labels, for each value
-        of what is varied beside the FTL; by title. ``taken`` is what the parts show otherwise."""
+        """The same rows in a part for each source, by title; a source with more than ``most`` labels is split by the
+        values of what varies besides the FTL. ``taken`` are columns that the picture shows otherwise."""
         out: dict[str, View] = {}
         for title, one in self.by_source().items():
             for words, part in one.by_variable(taken, most).items():
@@ -58,13 +58,13 @@ class View:
         return out
 
     def by_variable(self, taken: Sequence[str], most: int) -> dict[str, View]:
-        """A part for each value of what is varied beside the FTL; an FTL without such an option is in each part."""
+        """A part for each value of what varies besides the FTL; an FTL without such an option is in each part."""
         columns = _rows.crossed(self.rows, taken)
         if not columns or len(set(_rows.labels(self.rows, taken))) <= most:
             return {"": self}
         has = {row["ftl"]: _has(self.rows, row["ftl"], columns) for row in self.rows}
         out: dict[str, list[Row]] = {}
-        for row in sorted(self.rows, key=lambda row: has[row["ftl"]] != columns):  # those with all of them say which
+        for row in sorted(self.rows, key=lambda row: has[row["ftl"]] != columns):  # rows with all columns first
             title = ", ".join(_rows.words(row, column) or f"{_rows.called(column)}=none" for column in columns)
             where = [title] if has[row["ftl"]] == columns else [
                 there for there, rows in out.items()
@@ -76,13 +76,13 @@ class View:
 
 
 def _has(rows: Sequence[Row], ftl: str, columns: Sequence[str]) -> list[str]:
-    """Those of the columns that are no options, or options of this FTL."""
+    """The columns that are not options, or are options of this FTL."""
     return [column for column in columns if not column.startswith(OPTION)
             or any(row["ftl"] == ftl and row.get(column) is not None for row in rows)]  # fmt: skip
 
 
 def metric(view: View, what: str, value: Value, y_label: str, y_scale: str, x: str) -> Figure:
-    """One number of each result, over sources (bars) or over a column (a panel for each source)."""
+    """A figure of one number per result, over sources (bars) or over a column (a panel for each source)."""
     x = view.x or _along(view, x)
     if x == "source":
         panels = [_titled(_bars(part, value, x, part.sources()), title)
@@ -100,7 +100,7 @@ def metric(view: View, what: str, value: Value, y_label: str, y_scale: str, x: s
 
 
 def columns(panels: int) -> int:
-    """How many panels are beside each other."""
+    """How many of ``panels`` panels are side by side."""
     return panels if panels <= 3 else 2 if panels == 4 else 3
 
 
@@ -110,9 +110,9 @@ def _titled(panel: Panel, title: str) -> Panel:
 
 
 def _along(view: View, x: str) -> str:
-    """Where sources are asked for, but each FTL was replayed with several over-provisionings, DRAM sizes, depths or the
-    like, those: a bar for each would be a forest. What FTLs themselves cause is no axis, and neither is an option that
-    one of them does not have."""
+    """The column for the x axis: ``x``; but instead of ``source`` a column of numbers if each FTL was replayed with at
+    least LINE values of it (over-provisionings, DRAM sizes, depths), as these would be too many bars. A column that
+    FTLs themselves cause is not used, nor an option that one of them does not have."""
     if x != "source":
         return x
     varied = _rows.varied(view.rows)
@@ -129,7 +129,7 @@ def _along(view: View, x: str) -> str:
 
 
 def _over(view: View, value: Value, x: str) -> Panel:
-    """Lines over numbers, bars over anything else."""
+    """A panel with lines over numbers, or with bars over anything else."""
     at = {row.get(x): _rows.text_of(row, x) for row in view.rows}
     numbers = [float(one) for one in at if one is not None and number(one)]
     if len(numbers) < 2 or len(numbers) < sum(one is not None for one in at):
@@ -146,7 +146,7 @@ def _over(view: View, value: Value, x: str) -> Panel:
 
 
 def _scale(x: str, numbers: Sequence[float]) -> str:
-    """0 has no place on a logarithmic axis."""
+    """The x scale for these numbers: linear if one is 0 or less, as a logarithmic axis has no place for it."""
     if min(numbers) <= 0:
         return "linear"
     if x == DRAM:
@@ -169,7 +169,7 @@ def _bars(view: View, value: Value, x: str, groups: Mapping[Any, str]) -> Panel:
 
 
 def labelled(rows: Sequence[Row], taken: Sequence[str]) -> dict[str, list[Row]]:
-    """Rows by what they are called, in their order."""
+    """Rows by label, in their order."""
     out: dict[str, list[Row]] = {}
     for row, label in zip(rows, _rows.labels(rows, taken), strict=True):
         out.setdefault(label, []).append(row)
@@ -184,7 +184,8 @@ def _cell(rows: Sequence[Row], value: Value, view: View) -> Cell:
 
 
 def _relative(row: Row, value: Value, view: View) -> float | None:
-    """The value of a row, as a multiple of the baseline's on the same work."""
+    """The value of a row, or its ratio to the baseline's on the same work. None, noted in ``left_out``, if the baseline
+    has none or 0; UsageError if it has several."""
     mine = value(row)
     if view.baseline is None or mine is None:
         return mine
@@ -205,7 +206,7 @@ def _relative(row: Row, value: Value, view: View) -> float | None:
 
 
 def _is_work(column: str) -> bool:
-    """Whether it says what was asked of an FTL, not what the FTL is."""
+    """Whether a column describes the work, and not the FTL."""
     return not column.startswith(OPTION) and column not in ("config.version", "config.code", _rows.NVRAM)
 
 
@@ -216,7 +217,7 @@ def _series(label: str, cells: Sequence[Cell], x: list[float | None] | None = No
 
 
 def _add_mean(series: Series) -> None:
-    """The geometric mean of all groups after them, if there is something in each: they are ratios."""
+    """Append the geometric mean of all groups, which are ratios; None unless each group has a value above 0."""
     there = [one for one in series.y if one is not None and one > 0]
     mean = math.exp(math.fsum(math.log(one) for one in there) / len(there)) if len(there) == len(series.y) else None
     series.y.append(mean)

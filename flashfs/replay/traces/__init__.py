@@ -1,6 +1,6 @@
-"""Traces of other people, and our own, as sources of requests: ``Trace(path)``.
+"""Traces in common formats, and flashfs's own, as sources of requests: ``Trace(path)``.
 
-``FORMATS`` is the list of what can be read; a format is a class in a file of its own. The content says which it is.
+``FORMATS`` lists the formats; each is a class in its own file. The format is detected from the content.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ FORMATS: tuple[type[Format], ...] = (
     Recorded, Iolog2, Iolog3, Vscsi1, Vscsi2, Msr, Spc, Fiu, Blkparse, Ftrace, Biosnoop, WiscSee, Biotracer, DiskSim,
     AsciiPages, MqSim, MqSimBytes,
 )  # fmt: skip
-ENOUGH = 0.5  #: the score from which on a file is believed to be of a format
-BOTH = 0.6  #: a reading that comes so near to the best is asked about
+ENOUGH = 0.5  #: least score for a file to be of a format
+BOTH = 0.6  #: a second reading with at least this share of the best score makes the format ambiguous
 
 
 def format_named(name: str) -> Format:
-    """The format called so, or that `columns:...` spells out; UsageError if there is none."""
+    """The format of this name or alias, or the one that `columns:...` describes; UsageError if there is none."""
     if name.startswith(PREFIX):
         return Table(Spec.parse(name.removeprefix(PREFIX)))
     for one in FORMATS:
@@ -49,7 +49,7 @@ def format_named(name: str) -> Format:
 
 
 def named_by(format: str | None, columns: str | None) -> str | None:
-    """What --format and --columns say together, as a name for ``format_named``; UsageError if both say something."""
+    """--format and --columns as a name for ``format_named``; UsageError if both are given."""
     if columns is None:
         return format
     if format is not None:
@@ -58,10 +58,10 @@ def named_by(format: str | None, columns: str | None) -> str | None:
 
 
 def detect(path: Path, head: bytes) -> tuple[Format, str]:
-    """The format that ``head``, the beginning of the content, is certainly or likely of, and how sure that is and why.
+    """The format of a file whose content begins with ``head``, and a line on how certain that is and why.
 
-    Every reader says how well the sample fits it. TraceError if none does, or if two do, whether there is a format for
-    both of them or not: then it names the flags of which one decides.
+    Every format judges how well the sample fits it. TraceError if none fits, or if two readings fit, even ones that
+    only --columns can ask for: it then names the flags to choose from.
     """
     if not text_of(head):
         raise TraceError(f"{path}: empty")
@@ -86,7 +86,7 @@ def detect(path: Path, head: bytes) -> tuple[Format, str]:
 
 
 def _unknown(readings: list[Reading], head: bytes) -> str:
-    """Why no format will do."""
+    """The message that says why no format fits."""
     alike = [one for one in readings if one.form >= ENOUGH]
     if alike:
         best = max(alike, key=lambda one: one.score)

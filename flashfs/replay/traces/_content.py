@@ -1,7 +1,7 @@
-"""The content of a trace file, whatever it is packed in: plain, gz, bz2, xz or zst, a piece at a time.
+"""The content of a trace file, plain or packed as gz, bz2, xz or zst, a piece at a time.
 
-One loop serves all packings, because their decompressors look alike and say when a stream is complete; the file
-objects of the libraries do not all tell a stream that ends early from one that ends.
+One loop serves all packings, because their decompressors have the same interface and say when a stream is complete; not
+all of the libraries' file objects distinguish a stream that ends early from a complete one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import zstandard
 
 from flashfs.replay.request_source import TraceError
 
-PIECE_BYTES = 1 << 18  #: of the file at a time
-HEAD_BYTES = 1 << 16  #: of content, the sample by which formats are told
-CHUNK_BYTES = 8 << 20  #: of content at a time: what a parser gets
+PIECE_BYTES = 1 << 18  #: of the file, read at a time
+HEAD_BYTES = 1 << 16  #: of content: the sample from which the format is detected
+CHUNK_BYTES = 8 << 20  #: of content: what a parser gets at a time
 LINE_BYTES_MAX = 1 << 20  #: a longer line is noise, and only its beginning is kept
 LINE_BYTES_KEPT = 256
-NOISE = b"\x00"  #: before what is left of such a line, so that it cannot be read as a request
-MARK = b"\xef\xbb\xbf"  #: UTF-8's byte order mark. Exporters write it, and `cat` puts it into the middle of a file
+NOISE = b"\x00"  #: put before the rest of such a line, so that it cannot be read as a request
+MARK = b"\xef\xbb\xbf"  #: UTF-8's byte order mark: exporters write it, and `cat` may leave it in the middle of a file
 MARKS = re.compile(rb"(?m)^(?:\xef\xbb\xbf)+")
 
 #: packing by its first bytes: name, what makes a decompressor, what it raises for damage
@@ -64,8 +64,8 @@ class Content:
                 yield piece
 
     def _unpack(self, file: BinaryIO, name: str, make: Callable[[], Any], damage: type[Exception]) -> Iterator[bytes]:
-        """Stream after stream: `cat a.gz b.gz` is a gz file, and parallel compressors write many."""
-        # zstd has no limit on what a call gives back, so it is fed little
+        """Unpack one stream after another: `cat a.gz b.gz` is a gz file, and parallel compressors write many."""
+        # zstd does not limit the output of a call, so it is fed less
         piece_bytes = PIECE_BYTES // 16 if name == "zst" else PIECE_BYTES
         one, fed = make(), False
         while piece := file.read(piece_bytes):
@@ -112,7 +112,7 @@ class Content:
             else:
                 rest += chunk
             if len(rest) > LINE_BYTES_MAX:
-                # The beginning is enough for a complaint. The rest of the line is more of the same, to be cut off above
+                # The beginning is enough for a complaint; the rest of the line is cut off when its end is found
                 rest = rest[:LINE_BYTES_MAX] + NOISE
         if rest:
             yield unmarked(shorter(rest + b"\n"))
@@ -127,7 +127,7 @@ class Content:
         return out[:n]
 
     def sha256(self) -> str:
-        """Of the whole content; a stream that ends early counts as far as it goes."""
+        """The hash of the whole content; of a stream that ends early, of what there is."""
         found = hashlib.sha256()
         for piece in self.pieces():
             found.update(piece)
@@ -135,7 +135,7 @@ class Content:
 
 
 def check_file(path: Path) -> None:
-    """TraceError for what cannot be read from its beginning again and again; OSError if there is nothing."""
+    """TraceError for a file that cannot be read repeatedly from its beginning; OSError if it does not exist."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         raise TraceError(f"{path}: a directory; use a trace file")
@@ -145,7 +145,7 @@ def check_file(path: Path) -> None:
 
 
 def shorter(chunk: bytes) -> bytes:
-    """The chunk without what is too long in its first line: only there can a line go over the border of a chunk."""
+    """The chunk with its first line shortened if too long: only that line can span several chunks."""
     end = chunk.index(b"\n")
     if end <= LINE_BYTES_MAX:
         return chunk
@@ -158,7 +158,7 @@ def ends_in_cr(head: bytes) -> bool:
 
 
 def unmarked(text: bytes) -> bytes:
-    """A text without the byte order marks that lines of it begin with."""
+    """A text without the byte order marks at the beginning of its lines."""
     return MARKS.sub(b"", text) if MARK in text else text
 
 

@@ -1,8 +1,8 @@
-"""What the numbers of a sample say about the units that they are in, and how sure a reader may be of itself.
+"""Judges from the numbers of a sample which units they are in, and how certain that is.
 
-Three things tell units apart. *Alignment*: bytes are multiples of 512, sectors mostly of 8, and neither holds for what
-is counted in larger steps. *Runs*: hosts write and read on where they left off, so in the right units many requests
-begin where another ended, and in wrong ones hardly any. *Plausibility*: no request is of no bytes or of a gigabyte.
+Three things distinguish units. *Alignment*: bytes are multiples of 512, sectors mostly of 8, and neither holds for
+larger units. *Runs*: hosts continue reading and writing where they left off, so in the right units many requests begin
+where another ended, and in wrong units hardly any do. *Plausibility*: no request has 0 bytes or more than a GiB.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from flashfs.replay.request_source import Int64s
 if TYPE_CHECKING:
     from flashfs.replay.traces._format import Format
 
-SURE_LINES = 8  #: fewer say nothing about what their numbers have in common
-HARD, SOFT, RARE, WEAK, AGAINST = 0.05, 0.3, 0.5, 0.65, 0.1  #: what is left of a score after a doubt
-CERTAIN, OTHERWISE = 0.9, 0.05  #: the least score of a certain reading, and the most of any other beside it
+SURE_LINES = 8  #: fewer lines say nothing about units
+HARD, SOFT, RARE, WEAK, AGAINST = 0.05, 0.3, 0.5, 0.65, 0.1  #: factors on the score, by the kind of doubt
+CERTAIN, OTHERWISE = 0.9, 0.05  #: a reading is certain from this score on, if no other has more than the second
 NEARLY_ALL, MOSTLY, HALF = 0.99, 0.9, 0.5
 BYTES_MAX = 1 << 30  #: of a request
 EXTENT_MAX = 1 << 47  #: of a disk: 128 TiB
-HITS, TIMES = 8, 4  #: requests that begin where another ended: so many, and so many times the other units', decide
-NEAR = 64  #: requests
-FEW_SIZES = 4  #: different ones: fewer, and what they have in common may be chance
+HITS, TIMES = 8, 4  #: so many requests that continue another, and so many times those in the other units, decide
+NEAR = 64  #: how many requests back ``Sample.continued`` looks
+FEW_SIZES = 4  #: with fewer different sizes, common factors may be chance
 UNITS = {1: "bytes", 512: "sectors", 4096: "pages of 4 KiB"}
 
 
@@ -38,8 +38,8 @@ class Reading:
     flag: str
     score: float
     why: str
-    format: Format | None = None  #: None: nothing reads it so unless it is asked to
-    form: float = 0.0  #: how much of the sample is of the form, whatever its numbers say
+    format: Format | None = None  #: None: only a flag makes flashfs read it so
+    form: float = 0.0  #: share of the sample that has the form, regardless of its numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Sample:
     unit: Sequence[object]
 
     def continued(self, offset_unit: int, length_unit: int, *, apart: bool = True) -> int:
-        """How many requests begin where one of the NEAR before ended; of the same disk, if ``apart``. Farther apart, in
-        a regular pattern wrong units meet as well."""
+        """How many requests begin where one of the NEAR before ended; of the same disk, if ``apart``. Over larger
+        distances, wrong units match too in a regular pattern."""
         units = self.unit if apart else [None] * len(self.unit)
         ended: dict[tuple[object, int], int] = {}
         hits = 0
@@ -68,7 +68,7 @@ def share(which: np.ndarray) -> float:
 
 
 def doubts(sample: Sample, offset_unit: int, length_unit: int) -> list[tuple[float, str]]:
-    """(what is left of the score, why) of each reason against these units."""
+    """(factor on the score, reason) for each doubt about these units."""
     address, size = sample.address, sample.size
     if len(address) < SURE_LINES:
         return [(SOFT, f"{len(address)} lines are too few to show the units")]
@@ -105,7 +105,7 @@ def doubts(sample: Sample, offset_unit: int, length_unit: int) -> list[tuple[flo
 
 
 def runs_against(sample: Sample, offset_unit: int, length_unit: int) -> str | None:
-    """The reason, if requests follow each other in other units, that little else speaks against, and not in these."""
+    """The reason against these units if requests continue each other in other, plausible units and not in these."""
     hits, n = sample.continued(offset_unit, length_unit), len(sample.address)
     enough = min(HITS, max(3, n // 6))
     for other in ((1, 1), (1, 512), (512, 1), (512, 4096), (1, 4096), (4096, 512), (4096, 1)):
@@ -122,7 +122,7 @@ def runs_against(sample: Sample, offset_unit: int, length_unit: int) -> str | No
 
 
 def weigh(sample: Sample, offset_unit: int, length_unit: int) -> tuple[float, list[str]]:
-    """(0 to 1, the reasons against) of these units."""
+    """(score from 0 to 1, the reasons against) for these units."""
     score, why = 1.0, []
     for left, reason in doubts(sample, offset_unit, length_unit):
         score *= left
@@ -134,7 +134,7 @@ def weigh(sample: Sample, offset_unit: int, length_unit: int) -> tuple[float, li
 
 
 def certainty(best: Reading, others: Iterable[Reading]) -> str:
-    """``certain`` or ``likely``, and why, in a line; with what comes next, if it is not out of the question."""
+    """``certain`` or ``likely``, and why, in a line; with the next best reading, if it is possible at all."""
     second = max(others, key=lambda one: one.score, default=Reading("", 0.0, ""))
     if best.score >= CERTAIN and second.score <= OTHERWISE:
         return f"certain: {best.why}"

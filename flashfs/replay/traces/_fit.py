@@ -3,12 +3,12 @@
 | mode | what happens to an address |
 | --- | --- |
 | `clip` | nothing; a request that does not lie on the device is rejected |
-| `wrap` | modulo the device; what would go over its end is moved back before it |
-| `scale` | times device / trace: the whole span of the trace fits, and neighbours may come to lie over each other |
-| `pack` | grains (a MiB, unless told) that no read or write touches are left out, the order of the others is kept |
+| `wrap` | modulo the device; a request that would cross its end is moved back |
+| `scale` | times device / trace: the whole span of the trace fits, and neighbours may overlap |
+| `pack` | grains (a MiB by default) that no read or write touches are left out, the order of the others is kept |
 
-`scale` and `pack` need to know the whole trace: a pass over it comes first. No mode changes where in its 4 KiB a
-request begins, so that what was aligned stays so.
+`scale` and `pack` need an extra pass over the whole trace first. No mode changes where in its 4 KiB a request begins,
+so aligned requests stay aligned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flashfs.replay.traces._format import Lot
 MODES = ("clip", "wrap", "scale", "pack")
 MIB_SHIFT = 20
 LIMIT = 1 << 62  #: bytes that all units together may span
-HELD_MAX = 1 << 20  #: grains noted before duplicates are thrown out
+HELD_MAX = 1 << 20  #: grains collected before duplicates are removed
 BEYOND, BEFORE = "beyond the device", "before the device"
 TOO_LONG = "longer than the device"
 NOWHERE = "trims of space that nothing else touches"
@@ -33,7 +33,7 @@ NOWHERE = "trims of space that nothing else touches"
 
 @dataclass(slots=True)
 class Extent:
-    """Where the requests of a trace lie. Its units lie behind each other, each from a whole MiB on."""
+    """Where the requests of a trace lie. Its units are laid in a row, each from a whole MiB on."""
 
     base: Int64s = field(default_factory=lambda: np.zeros(1, np.int64))  #: of each unit, bytes
     end: int = 0  #: bytes
@@ -42,7 +42,8 @@ class Extent:
 
     @staticmethod
     def of(lots: Iterable[Lot], shift: int) -> Extent:
-        """Of all of them, as the file has them: every unit from 0 on. Grains are of 2^shift bytes, at most a MiB."""
+        """The extent of all lots, in which every unit begins at 0. Grains have 2^shift bytes, at most a MiB. TraceError
+        if the units span more than LIMIT."""
         units: dict[int, Unit] = {}
         for lot in lots:
             numbers = [0] if lot.unit is None else np.unique(lot.unit).tolist()
@@ -96,7 +97,7 @@ def runs_of(lot: Lot, shift: int) -> Int64s:
 
 
 class Fit:
-    """One mode, for a device of ``device_bytes`` (a multiple of 4 KiB)."""
+    """Lays requests in one mode on a device of ``device_bytes`` (a multiple of 4 KiB)."""
 
     def __init__(self, mode: str, device_bytes: int, extent: Extent) -> None:
         self.mode = mode
@@ -104,7 +105,7 @@ class Fit:
         self.extent = extent
 
     def place(self, lot: Lot) -> list[tuple[str, np.ndarray]]:
-        """Move the requests of ``lot``, which it changes. Returns which have no place, by reason, as arrays of bool."""
+        """Move the requests of ``lot`` in place. Returns (reason, array of bool) for those that have no place."""
         data = lot.op != FLUSH
         if self.mode == "pack":
             nowhere = self._pack(lot)
@@ -122,19 +123,19 @@ class Fit:
             if lot.source is not None:
                 self._move_back(lot.source, lot.length)
             return [(TOO_LONG, long)]
-        # A sum beyond 64 bits cannot be: what was read ends before 2^63
+        # The sum cannot overflow: requests end before 2^63
         beyond = lot.offset + lot.length > self.device
         if lot.source is not None:
             beyond |= (lot.op == REMAP) & (lot.source + lot.length > self.device)
         return [(NOWHERE, nowhere), (BEYOND, data & ~nowhere & beyond)]
 
     def _scale(self, lot: Lot) -> None:
-        """Whole 4 KiB are scaled, by doubles: exact enough up to 2^53 of them, and the same on every machine."""
+        """Scale whole 4 KiB in doubles: exact enough for up to 2^53 of them, and the same on every machine."""
         ratio = (self.device // GRAIN) / -(-self.extent.end // GRAIN)
         within = lot.offset % GRAIN
         page = np.floor((lot.offset // GRAIN) * ratio).astype(np.int64)
         trim = lot.op == TRIM
-        if trim.any():  # a trim is of a range, and that shrinks like the space it is in
+        if trim.any():  # a trim covers a range, which shrinks like its space
             end = np.floor(((lot.offset[trim] + lot.length[trim]) // GRAIN) * ratio).astype(np.int64)
             lot.length[trim] = np.maximum((end - page[trim]) * GRAIN, GRAIN)
         lot.offset[:] = page * GRAIN + within
@@ -143,14 +144,14 @@ class Fit:
             lot.source[:] = page * GRAIN + lot.source % GRAIN
 
     def _move_back(self, offset: Int64s, length: Int64s) -> None:
-        """What lies over the end is moved before it, by whole 4 KiB where there is room for that."""
+        """Move requests that cross the end back before it, by whole 4 KiB if there is room for that."""
         last = self.device - length
         over = np.flatnonzero(offset > last)
         moved = last[over] - (last[over] - offset[over]) % GRAIN
         offset[over] = np.where(moved >= 0, moved, last[over])
 
     def _pack(self, lot: Lot) -> np.ndarray:
-        """Rank by rank. Which trims nothing is left of."""
+        """Replace addresses by their packed ones. Returns which trims have nothing left."""
         trim = lot.op == TRIM
         nowhere = np.zeros(len(lot.op), bool)
         end = self._packed(lot.offset + lot.length) if trim.any() else None
@@ -163,7 +164,7 @@ class Fit:
         return nowhere
 
     def _packed(self, address: Int64s) -> Int64s:
-        """Where an address comes to lie; between touched grains, at the beginning of the next."""
+        """The packed address; for one between touched grains, the beginning of the next."""
         touched, shift = self.extent.touched, self.extent.shift
         grain = address >> shift
         rank = np.searchsorted(touched, grain)

@@ -1,4 +1,4 @@
-"""What a trace format is: how a piece of a file is recognised, and how its content becomes columns."""
+"""The interface of trace formats: how a sample is recognised, and how content becomes columns."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from flashfs.replay.traces._content import Content
 from flashfs.replay.traces._evidence import Reading
 
 SECTOR = 512
-REQUEST_BYTES_MAX = 1 << 30  #: no block layer sends a longer read or write: such a length is noise
-NOT_A_REQUEST, UNKNOWN_OP = 254, 255  #: in a column of operations, before lines are sorted out
+REQUEST_BYTES_MAX = 1 << 30  #: no block layer sends a longer read or write, so a larger length is noise
+NOT_A_REQUEST, UNKNOWN_OP = 254, 255  #: in a column of operations, before such lines are removed
 
 MANGLED, FEW_COLUMNS = "no text", "too few columns"
 NO_NUMBER, TOO_LARGE, NO_OP = "{} is no number", "{} is beyond 64 bits", "unknown operation"
@@ -31,23 +31,23 @@ CUT_RECORD, CUT_STREAM = "cut short", "the file ends early"
 class Lot:
     """Requests of a piece of a trace, as the file has them; all columns have the same length."""
 
-    line: Int64s  #: where each stands, from 1
+    line: Int64s  #: the line of each, from 1
     time: Int64s  #: in the format's ticks, from any beginning
     op: UInt8s  #: READ, WRITE, TRIM, FLUSH or REMAP
     offset: Int64s  #: bytes
     length: Int64s  #: bytes
-    hash: UInt64s | None = None  #: of each request's content; 0: not known
-    hashes: Hashes | None = None  #: or of each 4 KiB of it
+    hash: UInt64s | None = None  #: of each request's content; 0: unknown
+    hashes: Hashes | None = None  #: or of each 4 KiB of the content
     unit: Int64s | None = None  #: the number of the disk, file or volume, in the order of their first requests; None: 0
-    source: Int64s | None = None  #: bytes: what remaps read; None: there are none
-    moved: npt.NDArray[np.bool_] | None = None  #: with ``source``: which remaps leave nothing there
+    source: Int64s | None = None  #: bytes: the addresses that remaps share; None: there are no remaps
+    moved: npt.NDArray[np.bool_] | None = None  #: with ``source``: which remaps are moves, which empty their source
 
     def take(self, which: np.ndarray) -> Lot:
-        """Those where ``which``, an array of bool, is true."""
+        """The requests for which ``which``, an array of bool, is true."""
         return self if which.all() else self.pick(np.flatnonzero(which))
 
     def pick(self, at: np.ndarray) -> Lot:
-        """Those at these indices, in the order of these."""
+        """The requests at these indices, in this order."""
         hashes = None
         if self.hashes is not None:
             begin, lengths = self.hashes.start[at], np.diff(self.hashes.start)[at]
@@ -63,10 +63,10 @@ class Lot:
 
     @staticmethod
     def join(lots: Sequence[Lot]) -> Lot:
-        """One lot of several, at least one, of a trace; its lots have ``hashes`` all or none."""
+        """One lot from at least one lot of a trace; either all have ``hashes`` or none has."""
 
         def column(name: str) -> Any:
-            """Of all of them, 0 for those that do not have it; None if none has."""
+            """The column of all lots, 0 for those that lack it; None if all lack it."""
             parts = [getattr(lot, name) for lot in lots]
             kinds = [part.dtype for part in parts if part is not None]
             if not kinds:
@@ -86,7 +86,7 @@ class Lot:
 
 @dataclass(slots=True)
 class Telling:
-    """Where a format tells of what it does not pass on, during one pass."""
+    """Collects what a format rejects, adjusts and skips during one pass, and its units."""
 
     rejected: Tally = field(default_factory=Tally)
     adjusted: Tally = field(default_factory=Tally)
@@ -106,23 +106,23 @@ class Telling:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of a trace is wanted."""
+    """Which requests of a trace are wanted."""
 
     unit: str | None = None  #: only requests of this disk, file or volume, as the trace writes it
-    event: str = "D"  #: of the stages that a request goes through in a blktrace, the one that counts
+    event: str = "D"  #: the stage of a request in a blktrace that counts
 
 
 class Format(ABC):
-    """One trace format. ``head`` below is the first 64 KiB of the content. An object serves one pass at a time."""
+    """One trace format. ``head`` is the first 64 KiB of the content. An object serves one pass at a time."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     tick_ns: ClassVar[int] = 1
     aliases: ClassVar[tuple[str, ...]] = ()
-    unit_is: ClassVar[str] = ""  #: what a unit is here; empty: the format has none
+    unit_is: ClassVar[str] = ""  #: what a unit is in this format; empty: it has none
 
-    stages: ClassVar[bool] = False  #: whether a request leaves a line at each stage of its way
-    units_in_doubt: ClassVar[bool] = False  #: whether files of the same form may count in other units
+    stages: ClassVar[bool] = False  #: whether a request has a line for each stage
+    units_in_doubt: ClassVar[bool] = False  #: whether files of the same form may use other units
 
     def fresh(self) -> Format:
         """Another object of this format, for a pass of its own."""
@@ -130,28 +130,28 @@ class Format(ABC):
 
     @abstractmethod
     def likeness(self, head: bytes) -> float:
-        """How much of ``head`` can be read as this format, 0 to 1."""
+        """The share of ``head`` that can be read as this format, 0 to 1."""
 
     def judge(self, head: bytes) -> Reading:
-        """How well ``head`` fits this format, numbers and all, and why."""
+        """How well ``head`` fits this format, including its numbers, and why."""
         share = self.likeness(head)
         return Reading(f"--format {self.name}", share, f"{share:.0%} of the sample is of its form", self, share)
 
     @abstractmethod
     def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:
-        """One pass."""
+        """One pass over the content."""
 
     def made_for(self, path: Path) -> tuple[int, int] | None:
-        """(bytes, bytes of a page) of the device that the trace is of, if it says so."""
+        """(bytes, bytes of a page) of the device that was traced, if the trace says so."""
         return None
 
     def timed(self, head: bytes) -> bool:
-        """False if the trace has no times, but only an order."""
+        """False if the trace has only an order and no times."""
         return True
 
 
 def sound(lot: Lot, told: Tally, texts: Callable[[int], str | bytes]) -> Lot:
-    """The lot without requests whose numbers cannot be meant; those are told."""
+    """The lot without requests whose numbers are implausible; those are added to the Tally."""
     flush = lot.op == FLUSH
     whole = flush | (
         (lot.offset >= 0) & (lot.length > 0) & (lot.length <= REQUEST_BYTES_MAX)
@@ -159,7 +159,7 @@ def sound(lot: Lot, told: Tally, texts: Callable[[int], str | bytes]) -> Lot:
     )  # fmt: skip
     if whole.all():
         return lot
-    trim = (lot.op == TRIM) | (lot.op == REMAP)  # of any length
+    trim = (lot.op == TRIM) | (lot.op == REMAP)  # these may have any length
     far = lot.offset > np.iinfo(np.int64).max - np.maximum(lot.length, 0)
     left = ~flush
     for reason, where in (
@@ -178,7 +178,7 @@ def sound(lot: Lot, told: Tally, texts: Callable[[int], str | bytes]) -> Lot:
 
 
 class Texts:
-    """The lines of a chunk by number; it is cut into lines only if somebody asks."""
+    """The lines of a chunk by number; the chunk is split only when a line is asked for."""
 
     def __init__(self, chunk: bytes, first_line: int) -> None:
         self._chunk = chunk

@@ -1,6 +1,6 @@
-"""Files that no reader reads, known by how they begin, and what makes a trace of each.
+"""Recognises common files that are not traces by how they begin, and says how to turn each into one.
 
-No text and no binary trace begins like one of these: where the numbers of a first record could, more is checked.
+No trace, text or binary, begins like one of these; if the numbers of a first record could, more is checked.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ LZMA = f"an .lzma file: {UNPACK}"
 WIDE = "{} text: `iconv -f {} -t UTF-8` makes a text of it that can be read"
 SAMPLE_BYTES = 64
 ORACLE = np.dtype([("time", "<u4"), ("object", "<u8"), ("bytes", "<u4"), ("next", "<i8")])
-FEWEST_RECORDS = 8  #: of oracleGeneral, that may not be anything else by chance
-NEXT_MAX = 1 << 40  #: requests
+FEWEST_RECORDS = 8  #: of oracleGeneral: fewer could match by chance
+NEXT_MAX = 1 << 40  #: largest plausible number of a request
 
 
 def named(head: bytes) -> str | None:
-    """What a file is whose content begins like this, and what to do with it; None if it may be a trace."""
+    """What kind of file begins with ``head``, and what to do with it; None if it may be a trace."""
     for magic, what in MAGICS:
         if head.startswith(magic):
             return what
@@ -50,7 +50,8 @@ def named(head: bytes) -> str | None:
 
 
 def _is_lzma(head: bytes) -> bool:
-    """Properties as nearly all have them, a dictionary of a power of two, and a size that is not known or small."""
+    """Whether a header has the usual properties, a dictionary of a power of two, and a size that is unknown or
+    small."""
     dictionary = int.from_bytes(head[1:5], "little")
     size = head[5:13]
     small = len(size) == 8 and size[5:] == bytes(3)
@@ -58,7 +59,7 @@ def _is_lzma(head: bytes) -> bool:
 
 
 def _wide(head: bytes) -> str | None:
-    """The name of UTF-16 or UTF-32, if the text is in that; with a byte order mark or without."""
+    """The name UTF-16 or UTF-32 if the text is encoded so, with or without a byte order mark; else None."""
     for name, unit in (("UTF-32", 4), ("UTF-16", 2)):
         mark = "\ufeff".encode(f"{name}-LE")
         text = head[unit:] if head.startswith((mark, mark[::-1])) else head
@@ -72,7 +73,8 @@ def _wide(head: bytes) -> str | None:
 
 
 def _is_oracle_general(head: bytes) -> bool:
-    """Records of 24 bytes: times that rise, sizes, and the number of the next request of the same object or -1."""
+    """Whether it is records of 24 bytes: times that rise, objects, sizes, and the number of the next request of the
+    same object, or -1."""
     n = len(head) // ORACLE.itemsize
     if n < FEWEST_RECORDS:
         return False

@@ -1,9 +1,9 @@
-"""RWBS, the letters by which blkparse and ftrace say what a request is: `R`, `WS`, `FWFSM`.
+"""RWBS, the letters with which blkparse and ftrace describe a request: `R`, `WS`, `FWFSM`.
 
-An `F` before the operation is a preflush: what the drive has in its cache is durable before the request begins. An `F`
-after it is FUA: the request's own data are durable before it is acknowledged, which a flush after it stands for here,
-as it does for NBD and the loop device. Then come the operation (`R`, `W`, `D` discard, `DE` secure erase, `WZ` zeroing,
-`F` flush, `N` none) and flags that make no difference here (`A` ahead, `S` sync, `M` metadata, `U` untorn).
+An `F` before the operation is a preflush: the contents of the drive's cache are durable before the request begins. An
+`F` after it is FUA: the request's own data are durable before it is acknowledged; here a flush after the request
+represents that, as for NBD and the loop device. The operations are `R`, `W`, `D` discard, `DE` secure erase, `WZ`
+zeroing, `F` flush and `N` none; the flags `A` ahead, `S` sync, `M` metadata and `U` untorn make no difference here.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from flashfs.replay.request_source import FLUSH, READ, TRIM, WRITE
 from flashfs.replay.traces._format import NOT_A_REQUEST, UNKNOWN_OP, Choice
 from flashfs.replay.traces._text import FLUSH_AFTER, FLUSH_BEFORE, ticks
 
-#: stages before the block layer has made a flush of its own of a preflush; later, that has a line of its own
+#: stages at which a preflush is still part of its request; at later ones it is a separate flush with its own line
 WITH_PREFLUSH = ("Q", "G", "I")
 
 
 def operation(rwbs: pl.Expr, length: pl.Expr) -> pl.Expr:
-    """READ, WRITE, TRIM, FLUSH, NOT_A_REQUEST or UNKNOWN_OP. What asks for a flush and has no data is one."""
+    """READ, WRITE, TRIM, FLUSH, NOT_A_REQUEST or UNKNOWN_OP. A preflush without data is a FLUSH."""
     empty = length.is_null() | (length == 0)
     after = rwbs.str.strip_prefix("F")
     kind = after.str.slice(0, 1)
@@ -37,7 +37,7 @@ def operation(rwbs: pl.Expr, length: pl.Expr) -> pl.Expr:
 
 
 def flushes(rwbs: pl.Expr, length: pl.Expr, event: str) -> pl.Expr:
-    """FLUSH_BEFORE and FLUSH_AFTER of what has data, at a stage of its way."""
+    """The sum of FLUSH_BEFORE and FLUSH_AFTER that apply to a request with data at the stage ``event``; else 0."""
     data = (length > 0).fill_null(False)
     first = rwbs.str.starts_with("F") if event in WITH_PREFLUSH else pl.lit(False)
     last = rwbs.str.strip_prefix("F").str.contains("^[WD].*F")
@@ -48,11 +48,11 @@ def flushes(rwbs: pl.Expr, length: pl.Expr, event: str) -> pl.Expr:
 
 
 class Stages:
-    """What text of a block trace has in common, beside its columns ``time``, ``device``, ``rwbs`` and ``length``."""
+    """What texts of block traces share; they have columns ``time``, ``device``, ``rwbs`` and ``length``."""
 
     unit_is: ClassVar[str] = "the device, major,minor"
     stages: ClassVar[bool] = True
-    units_in_doubt: ClassVar[bool] = False  # it says itself what it is
+    units_in_doubt: ClassVar[bool] = False  # the format fixes its units
     other_lines: ClassVar[str] = "events of other stages, or without data"
 
     def flushes(self, choice: Choice) -> pl.Expr:

@@ -1,8 +1,8 @@
-"""Formats with a request in a line: what they share.
+"""The base of formats with one request per line.
 
-polars reads a chunk of whole lines into typed columns, a field that is no number becoming null; one row is one line
-whatever is in it, so that row numbers are line numbers. Only lines with a null in what is needed are looked at again,
-in Python, to say what is wrong with them. pyarrow was as fast, but refuses a whole chunk for one bad number.
+polars reads a chunk of whole lines into typed columns; a field that is not a number becomes null. Every line becomes
+one row, so row numbers are line numbers. Only lines with a null in a needed column are checked again, in Python, to say
+what is wrong with them. pyarrow is as fast, but rejects a whole chunk for one bad number.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from flashfs.replay.traces._evidence import Reading
 from flashfs.replay.traces._format import NOT_A_REQUEST, UNKNOWN_OP, Choice, Format, Lot, Telling, Texts
 
 INT, TEXT = pl.Int64(), pl.String()
-NANO = pl.Decimal(38, 9)  #: seconds, read exactly: a double of seconds since 1970 is good for 200 ns
+NANO = pl.Decimal(38, 9)  #: seconds, read exactly: a double of seconds since 1970 is only exact to 200 ns
 MICRO = pl.Decimal(38, 6)  #: milliseconds likewise
-FLUSH_BEFORE, FLUSH_AFTER = 1, 2  #: of a request whose line says so
+FLUSH_BEFORE, FLUSH_AFTER = 1, 2  #: bits: the line of a request asks for a flush before, after it
 INT64_MAX = (1 << 63) - 1
 NUMBER_BYTES_MAX = 37
 UNKNOWN_UNIT = -1
-WORTH_A_LOOK = 0.25  #: of a sample of the form of a format: below, its numbers say nothing
+WORTH_A_LOOK = 0.25  #: if less of a sample has the form of a format, its numbers are not judged
 SAMPLE_NUMBER_MAX = 1 << 50  #: larger numbers of a sample are noise
-SAMPLE_LINES = 4000  #: of the beginning, enough for a share to be worth something
-SAMPLE_BYTES_MAX = 512  #: of a line: no format has longer ones, and some patterns would search them for long
+SAMPLE_LINES = 4000  #: of the beginning: enough for a meaningful share
+SAMPLE_BYTES_MAX = 512  #: of a line: no format has longer ones, and some patterns would be slow on them
 BLANKS = bytes.maketrans(b"\t", b" ")
-COMMENT = b"#"  #: begins one, if the line is no request
-ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))  #: noise need not be UTF-8, and polars insists
+COMMENT = b"#"  #: begins a comment, if the line is not a request
+ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))  #: noise may not be UTF-8, as polars requires
 
 
 class TextFormat(Format):
-    """A line is ``columns``, between ``separator``s; more may follow."""
+    """A line has ``columns`` with ``separator``s between them; more may follow."""
 
     separator: ClassVar[str] = " "
     columns: ClassVar[dict[str, Any]]  #: name: type
-    needed: ClassVar[tuple[str, ...]]  #: without these a line is no request
+    needed: ClassVar[tuple[str, ...]]  #: columns that every request has
     sample: ClassVar[re.Pattern[bytes]]  #: matches a line of this format
     header_lines: ClassVar[int] = 0
-    end: ClassVar[re.Pattern[bytes] | None] = None  #: where a report begins that is no trace any more
-    other_lines: ClassVar[str] = "other lines"  #: what lines are that are right, and no requests
+    end: ClassVar[re.Pattern[bytes] | None] = None  #: matches the beginning of a summary after the trace
+    other_lines: ClassVar[str] = "other lines"  #: what to call correct lines that are not requests
     offset_unit: ClassVar[int] = _format.SECTOR
     length_unit: ClassVar[int] = _format.SECTOR
     units_in_doubt: ClassVar[bool] = True
@@ -56,11 +56,12 @@ class TextFormat(Format):
         """READ, WRITE, TRIM, FLUSH, or NOT_A_REQUEST, or UNKNOWN_OP; null counts as the last."""
 
     def expressions(self) -> dict[str, pl.Expr]:
-        """Where time (in ticks), offset and length (in their units), unit and hash are, if not in columns so named."""
+        """Expressions for time (in ticks), offset, length (in their units), unit and hash that are not columns of that
+        name."""
         return {}
 
     def flushes(self, choice: Choice) -> pl.Expr | None:
-        """FLUSH_BEFORE and FLUSH_AFTER of each request, added, if lines of this format can mean several requests."""
+        """The sum of FLUSH_BEFORE and FLUSH_AFTER for each request; None if lines of this format ask for no flushes."""
         return None
 
     def likeness(self, head: bytes) -> float:
@@ -106,7 +107,7 @@ class TextFormat(Format):
             telling.rejected.add(_format.CUT_STREAM, line, f"after {line - 1:,} lines")
 
     def lot(self, chunk: bytes, first: int, choice: Choice, telling: Telling) -> Lot:
-        """The requests of a chunk, the first line of which has the number ``first``."""
+        """The requests of a chunk whose first line has the number ``first``."""
         found = self.found(chunk, first, choice)
         op = filled(found["op"], UNKNOWN_OP).astype(np.uint8, copy=False)
         other = op == NOT_A_REQUEST
@@ -129,8 +130,8 @@ class TextFormat(Format):
         return self.finish(found, line, op, unit, good, Texts(chunk, first), telling)
 
     def found(self, chunk: bytes, first: int, choice: Choice) -> pl.DataFrame:
-        """What the lines of a chunk say, a row for each: ``op``, ``time``, ``offset``, ``length``; ``unit``, ``hash``
-        and ``flushes`` if the format has them."""
+        """A row for each line of a chunk: ``op``, ``time``, ``offset``, ``length``; ``unit``, ``hash`` and ``flushes``
+        if the format has them."""
         own = self.expressions()
         wanted: dict[str, pl.Expr] = {
             "op": self.op(choice),
@@ -147,12 +148,12 @@ class TextFormat(Format):
         return frame.select(**wanted)
 
     def passing(self, found: pl.DataFrame, op: np.ndarray) -> None:
-        """A chunk goes by: for formats whose lines depend on earlier ones."""
+        """Called for each chunk: a hook for formats whose lines depend on earlier ones."""
 
     def units(self, unit: pl.Series, good: np.ndarray, choice: Choice, telling: Telling) -> np.ndarray | None:
-        """Count requests by unit; the unit of each by its number, None if all are of unit 0. If one is chosen, ``good``
-        becomes false for the others."""
-        if unit.null_count():  # it is not needed to read a request
+        """Count requests by unit. Returns the number of each request's unit, or None if all are of unit 0. If one unit
+        is chosen, ``good`` becomes false for requests of others."""
+        if unit.null_count():  # a request is readable without it
             unit = unit.fill_null(UNKNOWN_UNIT if unit.dtype.is_integer() else str(UNKNOWN_UNIT))
         if choice.unit is not None:
             chosen = [value for value in unit.unique() if self.unit_name(value) == choice.unit]
@@ -162,7 +163,7 @@ class TextFormat(Format):
         kept = unit if good.all() else unit.filter(pl.Series(good))
         if not len(kept):
             return None
-        if (kept == kept[0]).all():  # nearly always, and much quicker
+        if (kept == kept[0]).all():  # the usual case, and much faster
             name = self.unit_name(kept[0])
             telling.units[name] = telling.units.get(name, 0) + len(kept)
             number = list(telling.units).index(name)
@@ -177,17 +178,17 @@ class TextFormat(Format):
         return filled(unit.replace_strict(values, of, default=0, return_dtype=pl.Int64), 0)
 
     def unit_name(self, value: Any) -> str:
-        """What a person calls the unit that the expression gives, or UNKNOWN_UNIT."""
+        """The name of a unit, given the value of its expression or UNKNOWN_UNIT."""
         return str(value)
 
     def finish(
         self, found: pl.DataFrame, line: np.ndarray, op: np.ndarray, unit: np.ndarray | None, good: np.ndarray,
         texts: Texts, telling: Telling,
     ) -> Lot:  # fmt: skip
-        """Columns of bytes, without what cannot be meant."""
+        """The good requests as a Lot in bytes, without implausible ones."""
         offset, length = filled(found["offset"], 0), filled(found["length"], 0)
         if self.offset_unit > 1 or self.length_unit > 1:
-            # A product beyond 64 bits would wrap to something that looks right; held at the limit, it is too far
+            # A product beyond 64 bits would wrap to a plausible number; clipped, it is rejected as too far
             offset = np.clip(offset, -1, INT64_MAX // self.offset_unit) * self.offset_unit
             length = np.clip(length, -1, INT64_MAX // self.length_unit) * self.length_unit
         lot = Lot(
@@ -207,11 +208,11 @@ class TextFormat(Format):
         return lot
 
     def frame(self, chunk: bytes, used: list[str]) -> pl.DataFrame:
-        """A row for each line, of the columns that are used; null where there is no field, or none of its type."""
+        """A row for each line with the used columns; null where a field is missing or not of its type."""
         return self.read(self.prepared(chunk), used, self.columns)
 
     def prepared(self, chunk: bytes) -> bytes:
-        """Lines as polars likes them: plain ends, ASCII, one separator between fields."""
+        """Lines as polars needs them: plain line ends, ASCII, one separator between fields."""
         if b"\r\n" in chunk:
             chunk = chunk.replace(b"\r\n", b"\n")
         if not chunk.isascii():
@@ -219,8 +220,8 @@ class TextFormat(Format):
         return squeezed(chunk) if self.separator == " " else chunk
 
     def read(self, chunk: bytes, used: list[str], columns: dict[str, Any]) -> pl.DataFrame:
-        """As ``frame``, of lines that are prepared, and with these columns."""
-        # The first row says how many columns there are, and it must not be one of the trace's
+        """As ``frame``, of prepared lines, with these columns."""
+        # The first row fixes the number of columns, so it must not be a line of the trace
         names = self.separator.join(columns).encode() + b"\n"
         return pl.read_csv(
             names + chunk, has_header=True, separator=self.separator, quote_char=None, schema=columns,
@@ -228,7 +229,7 @@ class TextFormat(Format):
         )  # fmt: skip
 
     def blame(self, rows: np.ndarray, texts: Texts, telling: Telling) -> None:
-        """Tell why each of these rows is no request."""
+        """Record why each of these rows is not a request."""
         for row in rows.tolist():
             text = texts(texts.first + row)
             if not text.strip():
@@ -255,7 +256,7 @@ class TextFormat(Format):
         return _format.NO_OP
 
     def fields(self, text: bytes) -> list[bytes]:
-        """Of a line."""
+        """The fields of a line."""
         return text.split() if self.separator == " " else text.split(self.separator.encode())
 
     def is_number(self, value: bytes, kind: Any) -> bool:
@@ -264,9 +265,9 @@ class TextFormat(Format):
 
 
 class PatternFormat(TextFormat):
-    """A line is what ``sample`` matches, with a group for each of ``columns``: for lines where a name that may have
-    blanks in it, or a column that may be empty, stands before what counts. Patterns begin with ``^``, and have nothing
-    that looks ahead or back: polars's engine reads them too, and searches."""
+    """A line is what ``sample`` matches, with a group for each of ``columns``: for lines with a name that may contain
+    blanks, or a column that may be empty, before the needed ones. Patterns begin with ``^``, as polars's engine
+    searches, and have no look-around, which it does not support."""
 
     def frame(self, chunk: bytes, used: list[str]) -> pl.DataFrame:
         lines = pl.Series(self.prepared(chunk).decode("ascii").split("\n")[:-1], dtype=pl.String)
@@ -281,20 +282,20 @@ class PatternFormat(TextFormat):
 def is_number(value: bytes, kind: Any) -> bool:
     """Whether polars reads this as a number of that type."""
     if len(value) > NUMBER_BYTES_MAX:
-        return False  # and neither regular expressions nor int() like such
+        return False  # too long for regular expressions and int()
     if kind == INT:
         return re.fullmatch(rb"[+-]?\d+", value) is not None and -INT64_MAX <= int(value) <= INT64_MAX
     return re.fullmatch(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value) is not None
 
 
 def filled(series: pl.Series, value: int) -> np.ndarray:
-    """As an array, with ``value`` for null."""
+    """A series as an array, with ``value`` for null."""
     return (series.fill_null(value) if series.null_count() else series).to_numpy(writable=True)
 
 
 def with_flushes(op: np.ndarray, flushes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(the row of each request, its operation), where those of ``op`` have a flush before or after them, or both, as
-    ``flushes`` says."""
+    """(the row of each request, its operation) after adding the flushes before and after requests that ``flushes``
+    asks for."""
     before, after = flushes & FLUSH_BEFORE != 0, flushes & FLUSH_AFTER != 0
     row = np.repeat(np.arange(len(op)), 1 + before + after)
     out = op[row]
@@ -318,8 +319,8 @@ def squeezed(chunk: bytes) -> bytes:
 
 
 def sample_lines(head: bytes) -> list[bytes]:
-    """Whole lines of ``head``, at most SAMPLE_LINES of them, without blank ones, and without comments where there is
-    anything else."""
+    """Whole lines of ``head``, at most SAMPLE_LINES of them, without blank ones, and without comments unless there is
+    nothing else."""
     lines = lines_of(head)
     if len(lines) > 1 and len(head) >= HEAD_BYTES:
         lines.pop()  # it may have been cut
@@ -333,7 +334,7 @@ def lines_of(head: bytes) -> list[bytes]:
 
 
 def letters(column: str, read: tuple[str, ...], write: tuple[str, ...], trim: tuple[str, ...] = ()) -> pl.Expr:
-    """An operation that is a word."""
+    """The operation from a column of words."""
     word = pl.col(column)
     found = pl.when(word.is_in(read)).then(pl.lit(READ, pl.UInt8)).when(word.is_in(write)).then(pl.lit(WRITE, pl.UInt8))
     if trim:
@@ -342,5 +343,5 @@ def letters(column: str, read: tuple[str, ...], write: tuple[str, ...], trim: tu
 
 
 def ticks(column: str) -> pl.Expr:
-    """A decimal column as a whole number of its last places."""
+    """A decimal column as whole numbers of its last decimal place."""
     return pl.col(column).to_physical().cast(pl.Int64, strict=False)

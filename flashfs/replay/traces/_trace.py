@@ -38,7 +38,7 @@ HASHES_GONE = "content hashes left out: shifted by no multiple of 4 KiB"
 ODD = np.uint64(0x9E3779B97F4A7C15)
 STREAM_ENDS = (CUT_RECORD, CUT_STREAM)
 EVENTS = ("Q", "G", "I", "D", "C")
-LAST_NS = 1 << 62  #: virtual time is a signed 64-bit number of ns, and a replay needs some of it itself
+LAST_NS = 1 << 62  #: virtual time is a signed 64-bit number of ns, and a replay needs some room after the last request
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,17 @@ class Options:
 
     shift_bytes: int = 0  #: added to each offset: -3584 brings a partition that begins at sector 7 to 0
     fit: str = "clip"  #: how the trace is laid on a device: clip, wrap, scale or pack
-    pack_bytes: int = 1 << 20  #: what `pack` keeps or leaves out together: a power of two from 4 KiB to 1 MiB
+    pack_bytes: int = 1 << 20  #: the grain of `pack`: a power of two from 4 KiB to 1 MiB
     speedup: float = 1.0  #: times are divided by it
-    utilisation: float | None = None  #: of dies or channels, which play.at_utilisation finds ``speedup`` for
-    loops: int = 1  #: how often the requests come
-    first: int | None = None  #: only so many requests, of each loop; complaints are of the 8 MiB that hold the last
+    utilisation: float | None = None  #: target of dies or channels, for which play.at_utilisation finds ``speedup``
+    loops: int = 1  #: how often the requests are played
+    first: int | None = None  #: only so many requests of each loop; complaints cover the 8 MiB up to the last, too
     unit: str | None = None  #: only those of this disk, file or volume
     event: str = "D"  #: which stage of a blktrace counts
-    sort: bool = False  #: by time, before anything else is done; the whole trace is held in memory for that
+    sort: bool = False  #: by time, before anything else is done; this holds the whole trace in memory
 
     def check(self) -> Options:
-        """UsageError for what cannot be."""
+        """These options; UsageError for an invalid value."""
         if self.fit not in MODES:
             raise UsageError(f"fit {self.fit}: use {', '.join(MODES)}")
         if self.pack_bytes not in (1 << shift for shift in range(12, 21)):
@@ -76,7 +76,7 @@ class Options:
 
 
 class Trace(Source):
-    """The requests of a file. Reading begins with each pass of ``batches``, and holds a few MiB whatever its size.
+    """The requests of a file. Each pass of ``batches`` reads it anew, with a few MiB in memory whatever its size.
 
     ``device_bytes`` is what ``options.fit`` fits the trace to; without it, requests keep their addresses. Raises
     TraceError if no format is recognised, and from ``batches`` if nothing in the file is a request or if a packed
@@ -101,7 +101,7 @@ class Trace(Source):
             raise TraceError(f"{path}: {what}")
         self.detected = format is None
         self.format: Format
-        self.certainty = "as asked"  #: how sure it is that the format is the right one, and why
+        self.certainty = "as asked"  #: how certain the format is, and why
         if format is None:
             self.format, self.certainty = detect(self.path, head)
         else:
@@ -122,15 +122,15 @@ class Trace(Source):
 
     @property
     def units(self) -> dict[str, int]:
-        """Requests of each disk, file or volume that the trace names, of the last pass. Several lie behind each other,
-        in the order of their first requests."""
+        """Requests of each disk, file or volume that the trace names, in the last pass. Several units are laid in a
+        row, in the order of their first requests."""
         return dict(self._telling.units)
 
     def batches(self, size: int = BATCH) -> Iterator[Batch]:
         return rebatch(self._loops(), size)
 
     def _loops(self) -> Iterator[Batch]:
-        """Pass after pass; the file is told about in the first."""
+        """All loops; complaints come from the first one only."""
         self._telling.clear()
         begin_ns = 0
         for loop in range(self.options.loops):
@@ -149,7 +149,7 @@ class Trace(Source):
                 )
 
     def _pass(self, telling: Telling, begin_ns: int) -> Iterator[Batch]:
-        """The requests once, from ``begin_ns`` on."""
+        """One pass over the requests, with times from ``begin_ns`` on."""
         fit = self._fit()
         self._times = times = Times(self.format.tick_ns, self.options.speedup)
         left = self.options.first
@@ -170,18 +170,18 @@ class Trace(Source):
                 return
 
     def _lots(self, telling: Telling) -> Iterator[Lot]:
-        """As the file has them, shifted, units behind each other."""
+        """The requests of the file, shifted, with the units laid in a row."""
         for lot in self._raw(telling):
             if lot.unit is not None:
-                base = self.extent().base  # a pass of its own; a trace of one unit never comes here
+                base = self.extent().base  # may need an extra pass; a trace of one unit never gets here
                 lot.offset += np.where(lot.op == FLUSH, 0, base[lot.unit])
             yield lot
 
     def _raw(self, telling: Telling) -> Iterator[Lot]:
-        """As the file has them, shifted; every unit from 0 on."""
+        """The requests of the file, shifted; every unit begins at 0."""
         shift = self.options.shift_bytes
         choice = Choice(self.options.unit, self.options.event)
-        form = self.format.fresh()  # a pass may begin in the middle of another, to learn where units end
+        form = self.format.fresh()  # extent() may start a pass in the middle of another
         for lot in form.lots(Content(self.path), choice, telling):
             if shift:
                 lot.offset += np.where(lot.op == FLUSH, 0, shift)
@@ -227,7 +227,7 @@ class Trace(Source):
         return Fit(self.options.fit, self.device_bytes, known)
 
     def extent(self) -> Extent:
-        """Where the trace's own requests lie, shifted, before they are fitted; a pass over the file, once."""
+        """Where the requests lie, shifted but not fitted; needs one pass over the file, once."""
         if self._extent is None:
             self._extent = Extent.of(self._raw(Telling()), self.options.pack_bytes.bit_length() - 1)
         return self._extent
@@ -239,12 +239,12 @@ class Trace(Source):
         return end if self.device_bytes is None else min(end, self.device_bytes)
 
     def packed_bytes(self) -> int:
-        """The smallest device that takes all of the trace with ``fit="pack"``: its footprint, in whole grains."""
+        """The smallest device, in bytes, that holds the trace with ``fit="pack"``: its footprint in whole grains."""
         extent = self.extent()
         return len(extent.touched) << extent.shift
 
     def made_for(self) -> tuple[int, int] | None:
-        """(bytes, bytes of a page) of the device that the trace is of, if the trace says so: our own do."""
+        """(bytes, bytes of a page) of the device that was traced, if the trace says so, as flashfs's own do."""
         return self.format.made_for(self.path)
 
     def hash(self) -> str:
@@ -271,7 +271,7 @@ class Trace(Source):
         }
 
     def _nothing(self) -> str:
-        """Why there is no request."""
+        """The message that says why there is no request."""
         first = next(iter(self.rejected.by_reason.values()), None)
         if first is None:
             return f"{self.name}: no request in it, read as {self.format.name}"
@@ -280,7 +280,7 @@ class Trace(Source):
 
 
 def in_order(lots: Iterable[Lot]) -> Iterator[Lot]:
-    """The same requests by their times; those of one time stay as they are."""
+    """The same requests sorted by time; requests of equal time keep their order."""
     held = [lot for lot in lots if len(lot.op)]
     if not held:
         return
@@ -291,19 +291,19 @@ def in_order(lots: Iterable[Lot]) -> Iterator[Lot]:
 
 
 class Times:
-    """The clock of one pass: from ticks of any beginning to nanoseconds since the first request, never back. A jump by
-    years, either way, is no time that a host waited: it is taken out."""
+    """The clock of one pass: turns ticks with any origin into nanoseconds since the first request that never go back. A
+    jump by more than a year, either way, is left out: no host waited that long."""
 
     def __init__(self, tick_ns: int, speedup: float) -> None:
         self.tick_ns = tick_ns
         self.speedup = speedup
         self.before: int | None = None  #: ticks of the last request
-        self.raw_ns = 0  #: of it, before it was held at the time before
+        self.raw_ns = 0  #: its time before it was raised to that of an earlier request
         self.last_ns = 0
         self.requests = 0
 
     def take(self, lot: Lot, telling: Telling) -> np.ndarray:
-        """Nanoseconds of each request of a lot, which is not empty."""
+        """The time of each request of a lot, which is not empty, in ns."""
         steps = np.diff(lot.time, prepend=lot.time[0] if self.before is None else self.before)
         self._cut(steps, lot, telling)
         time_ns = self.raw_ns + np.cumsum(steps) * self.tick_ns
@@ -319,7 +319,8 @@ class Times:
         return risen if self.speedup == 1.0 else np.floor(risen / self.speedup).astype(np.int64)
 
     def _cut(self, steps: np.ndarray, lot: Lot, telling: Telling) -> None:
-        """Steps of years become none. What wraps beyond 64 bits was one too, for times are not negative."""
+        """Set steps of more than a year to 0. A difference that overflows 64 bits is one too, as times are not
+        negative."""
         jumps = np.flatnonzero((np.abs(steps) > YEAR_NS // self.tick_ns) | (steps == np.iinfo(np.int64).min))
         if len(jumps):
             one = int(jumps[0])
@@ -328,15 +329,15 @@ class Times:
             steps[jumps] = 0
 
     def period_ns(self) -> int:
-        """How much later the next loop begins: as far behind the last request as requests are apart."""
+        """How much later the next loop begins: one mean gap after the last request."""
         if self.requests < 2:
             return int(self.last_ns / self.speedup)
         return int((self.last_ns + self.last_ns // (self.requests - 1)) / self.speedup)
 
 
 def spread(of: UInt64s, offset: UInt64s, length: UInt64s) -> Hashes:
-    """A number for each 4 KiB, from one for each request. A request that is one aligned 4 KiB keeps its own; pieces of
-    others are told apart by where they are in it."""
+    """A number for each 4 KiB from one for each request. A request that is one aligned 4 KiB keeps its own; the pieces
+    of others get numbers that depend on their place in the request."""
     counts = np.where(of != 0, grains_of(offset, length), 0)
     start = starts(counts)
     if len(counts) and counts.max() <= 1 and not (offset % np.uint64(GRAIN)).any():

@@ -1,8 +1,8 @@
 """bcc's biosnoop: `TIME(s) COMM PID DISK T SECTOR BYTES [...] LAT(ms)`.
 
-A process's name may have blanks in it. A request without a disk, most often a flush, leaves that column empty. T is R
-or W in bcc's own biosnoop, which shows discards as R, and RWBS in that of libbpf-tools. A line is a request that was
-issued to the drive: a preflush has a line of its own.
+A process's name may contain blanks. A request without a disk, most often a flush, leaves that column empty. T is R or W
+in bcc's own biosnoop, which shows discards as R, and RWBS in that of libbpf-tools. A line is a request that was issued
+to the drive, so a preflush has its own line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Biosnoop(PatternFormat):
     name = "biosnoop"
     title = "bcc's biosnoop"
     unit_is = "the disk"
-    units_in_doubt = False  # it says itself what it is
+    units_in_doubt = False  # the format fixes its units
     other_lines = "headings, and requests without data"
     length_unit = 1
     columns: ClassVar = {

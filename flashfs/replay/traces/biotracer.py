@@ -1,5 +1,5 @@
-"""Biotracer, from mobile phones: `LBA sectors bytes flags t1 t2 t3 t4`; flags' bit 0 means write, t1 is when the
-request came, in seconds since 1970, the others are when it went down, and came back."""
+"""Biotracer, from mobile phones: `LBA sectors bytes flags t1 t2 t3 t4`; bit 0 of the flags means write; t1 is when the
+request arrived, in seconds since 1970, the others are when it was issued and completed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """blkparse's default text: `major,minor cpu sequence seconds pid action RWBS sector + sectors [process]`.
 
-A request leaves a line at each stage that it goes through (queued, inserted, issued to the drive, completed, ...): one
-of them counts, D unless told otherwise, which is when the drive gets it. What follows the events is a summary.
+A request has a line at each stage (queued, inserted, issued to the drive, completed, ...). One stage counts, by default
+D, when the drive gets the request. A summary follows the events.
 """
 
 from __future__ import annotations

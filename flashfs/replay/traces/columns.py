@@ -1,9 +1,10 @@
-"""Five columns of numbers: `time device address size read-or-write`, in the units of whoever wrote them.
+"""Five columns of numbers: `time device address size read-or-write`, in units that depend on the program that wrote
+them.
 
 DiskSim's ascii has milliseconds and flags of which bit 0 means read; SSDsim and MQSim have nanoseconds and 1 for read;
-all three count sectors of 512 bytes. Two variants are about: sizes in pages of 4 KiB, and offsets in bytes. They look
-the same line by line, but not by the thousand (``_evidence``). Files of other makes have the same five columns in other
-units or in another order; what fits none of the readers here is not read, and what fits two is asked about.
+all three count sectors of 512 bytes. Two variants exist: sizes in pages of 4 KiB, and offsets in bytes. A single line
+does not distinguish them, but thousands do (``_evidence``). Other programs write the same five columns in other units
+or in another order; a file that fits none of the readers here, or two of them, is refused, and the user must choose.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from flashfs.replay.traces._format import UNKNOWN_OP, Choice
 from flashfs.replay.traces._text import INT, MICRO, TextFormat, sample_lines, ticks
 
 LINE = re.compile(rb"\s*(\d+\.?\d*)\s+(\d+)\s+(-?\d+)\s+(\d+)\s+(\d+)\s*$")
-NUMBER_MAX = 1 << 50  #: beyond, a line is noise and says nothing of units
-DEVICES, DEVICE_MAX = 64, 255  #: different device numbers, and the largest, that nobody wonders at
-RISING, POSITIVE, KNOWN = 0.9, 0.9, 0.98  #: shares of lines that a column has to have right to be what it is taken for
-CROSSING = 0.3  #: of the requests that go on where another ended may do so on another device
-SLOWEST_MS = 0.3  #: mean gap: less, and the times are in another unit
-SLOWEST_NS, SURE_NS, FINE_NS = 1000, 10_000_000, 100  #: the same; less, in steps so fine, and they may be
-COUNTS = 64  #: steps between requests: fewer, and what should be times only counts lines
+NUMBER_MAX = 1 << 50  #: a line with a larger number is noise and says nothing about units
+DEVICES, DEVICE_MAX = 64, 255  #: the most device numbers, and the largest one, that are plausible
+RISING, POSITIVE, KNOWN = 0.9, 0.9, 0.98  #: least shares of lines that are right if a column is what it is taken for
+CROSSING = 0.3  #: at most this share of the requests that continue another may do so on another device
+SLOWEST_MS = 0.3  #: with a smaller mean gap the times are not in ms
+SLOWEST_NS, SURE_NS, FINE_NS = 1000, 10_000_000, 100  #: nor in ns below the first; or the second, in steps so fine
+COUNTS = 64  #: with a mean gap of fewer steps, the times only count lines
 
 
 class Columns(TextFormat):
@@ -37,7 +38,7 @@ class Columns(TextFormat):
     columns: ClassVar = {"time": INT, "device": INT, "offset": INT, "length": INT, "flags": INT}
     needed = ("time", "offset", "length", "flags")
     sample = LINE
-    fractions: ClassVar[bool] = False  #: times with a point in them
+    fractions: ClassVar[bool] = False  #: times have a decimal point
 
     def judge(self, head: bytes) -> Reading:
         found = Found.of(head, self.fractions)
@@ -98,7 +99,7 @@ NAMED = {(kind.fractions, kind.offset_unit, kind.length_unit) for kind in (DiskS
 
 
 class Found:
-    """The five columns of a sample, and what they say of themselves whatever the units are."""
+    """The five columns of a sample, and what they show independently of the units of offset and size."""
 
     def __init__(self, rows: list[tuple[bytes, ...]], lines: int, fractions: bool) -> None:
         self.share = len(rows) / lines
@@ -117,7 +118,8 @@ class Found:
     @staticmethod
     @lru_cache(maxsize=8)
     def of(head: bytes, fractions: bool) -> Found | None:
-        """None if there are no such lines, or if their times have a point where they should not, or the reverse."""
+        """The columns in ``head``; None if there are no such lines, or if their times have a decimal point and
+        ``fractions`` says otherwise, or the reverse."""
         lines = sample_lines(head)
         matches = [match for match in map(LINE.match, lines) if match]
         rows = [
@@ -129,7 +131,7 @@ class Found:
         return Found(rows, len(lines), fractions)
 
     def _doubts(self) -> list[tuple[float, str]]:
-        """What speaks against `time device address size read-or-write`, in this order, in milli- or nanoseconds."""
+        """Doubts that the columns are `time device address size read-or-write`, in milli- or nanoseconds."""
         devices = len(set(self.device.tolist()))
         out = []
         if share(self.steps >= 0) < RISING:
@@ -155,8 +157,8 @@ class Found:
         return [*out, *self._time_doubts()]
 
     def _no_disks(self) -> str | None:
-        """Why several numbers in the second column may be no disks: requests that go on where another ended do so
-        across them; or none goes on anywhere, whatever the units, and nothing tells."""
+        """Why several numbers in the second column may not be disks: requests continue others across them; or too few
+        continue any, whatever the units, to decide. None if they may be disks."""
         most, crossing = 0, 0.0
         for units in itertools.product(UNITS, UNITS):
             everywhere = self.sample.continued(*units, apart=False)
@@ -179,9 +181,9 @@ class Found:
         return []
 
     def weigh(self, offset_unit: int, length_unit: int) -> tuple[float, str]:
-        """(0 to 1, why) of these units."""
+        """(score from 0 to 1, why) for these units."""
         score, against = weigh(self.sample, offset_unit, length_unit)
-        if score <= WEAK:  # five numbers have nothing but their units to be known by
+        if score <= WEAK:  # five plain numbers can only be recognised by their units
             score *= SOFT
         for left, reason in self.doubts:
             score *= left
@@ -189,7 +191,7 @@ class Found:
         return self.share * score, "; ".join(against) or self._for(offset_unit, length_unit)
 
     def _for(self, offset_unit: int, length_unit: int) -> str:
-        """What speaks for them."""
+        """What supports these units."""
         n = len(self.address)
         hits = self.sample.continued(offset_unit, length_unit)
         said = [f"{self.share:.0%} of {n:,} lines", f"offsets in {UNITS[offset_unit]}, sizes in {UNITS[length_unit]}"]
@@ -199,7 +201,7 @@ class Found:
 
 
 def others(head: bytes) -> list[Reading]:
-    """The same columns in units that no reader here has."""
+    """Readings of the same columns in units that no format has: only --columns reads them."""
     out = []
     for fractions, unit in ((False, "ns"), (True, "ms")):
         found = Found.of(head, fractions)

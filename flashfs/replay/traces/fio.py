@@ -1,7 +1,6 @@
 """fio's iolog: version 2, `file action [offset length]`, and version 3, which puts microseconds before that.
 
-Version 2 has no times but those that its `wait` lines add up to. Files are units: laid over each other unless one is
-chosen.
+Version 2 has no times except the sums of its `wait` lines. Files are units, laid in a row unless one is chosen.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MANAGEMENT = ("add", "open", "close")
 class Iolog(TextFormat):
     title = "fio iolog"
     unit_is = "the file"
-    units_in_doubt = False  # it says itself what it is
+    units_in_doubt = False  # the format fixes its units
     other_lines = "lines that add, open and close files, and waits"
     header_lines = 1
     tick_ns = 1000

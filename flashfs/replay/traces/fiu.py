@@ -1,6 +1,6 @@
 """FIU: `ns pid process LBA sectors R|W major minor md5`, the MD5 of each request's content.
 
-A tar archive that was cut from the middle leaves its headers between the lines; they are told like any other noise.
+A piece cut from a tar archive has the archive's headers between its lines; they are rejected like any other noise.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ftrace's block events as text: of /sys/kernel/tracing/trace, `trace-cmd report` and `perf script`.
+"""ftrace's block events as text: from /sys/kernel/tracing/trace, `trace-cmd report` and `perf script`.
 
 `process-pid [cpu] flags seconds: block_rq_issue: major,minor RWBS bytes (command) sector + sectors ... [process]`. Each
-stage of a request is an event of its own, as in a blktrace. Kernels add columns, and events of other parts of the
-kernel may stand between these: what counts is found by what is around it.
+stage of a request is a separate event, as in a blktrace. Kernels add columns, and events of other parts of the kernel
+may come between these, so a pattern finds the columns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Ftrace(_rwbs.Stages, PatternFormat):
     )
 
     def likeness(self, head: bytes) -> float:
-        """The share of its lines that are events, times that of the events of blocks that can be read."""
+        """The share of lines that are events, times the share of the block events that can be read."""
         lines = self.sample_of(head)
         found = [match for line in lines if (match := self.sample.match(line))]
         ours = [match for match in found if match["event"] in NAMES]

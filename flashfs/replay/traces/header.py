@@ -1,7 +1,7 @@
 """Tables whose first line names their columns: `timestamp_us,device,offset_bytes,size_bytes,op`.
 
-Names say what a column is, and where they end in a unit, or are one (`sector`, `bytes`), in what it counts. What no
-name says is asked: units that are guessed are misread in silence.
+A name says what its column is, and if it ends in a unit, or is one (`sector`, `bytes`), what it counts. What no name
+says, the user must say: guessed units would be misread silently.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flashfs.replay.traces._text import COMMENT, SAMPLE_BYTES_MAX, lines_of, sam
 from flashfs.replay.traces.table import NUMBER, WORDS, Spec, Table, fields, separator_of
 
 Meaning = tuple[str | None, str | int | None]  #: (a role of --columns, its unit), None where there is none
-EITHER = "t"  #: what biosnoop calls its operations, and others their times
+EITHER = "t"  #: biosnoop's name for operations, and others' for times
 
 NAMES = {
     "time": ("time", "timestamp", "ts", "arrival", "arrivaltime", "issuetime", "starttime", "filetime"),
@@ -40,12 +40,12 @@ BYTE_UNITS = {
 OWN: dict[str, str | int] = {
     "filetime": "100ns", "sector": 512, "sectors": 512, "startsector": 512, "nsectors": 512, "bytes": 1, "nbytes": 1,
 }  # fmt: skip
-FEWEST = 3  #: of the roles named: fewer, and the line is no line of names
+FEWEST = 3  #: with fewer roles named, a line is not a line of names
 
 
 def reading(path: Path, head: bytes) -> Reading | None:
-    """What the first line that is not blank says, or a comment above it, if it names columns; without a format if it
-    does not say all, and then why and what to do."""
+    """The Reading of a table whose first line that is not blank, or a comment above it, names columns. If the names do
+    not say everything, it has no format, and says why and what to do. None if nothing names columns."""
     lines = sample_lines(head)
     separator = separator_of(lines, FEWEST)
     for line in _first_lines(head):
@@ -60,7 +60,7 @@ def reading(path: Path, head: bytes) -> Reading | None:
 
 
 def _first_lines(head: bytes) -> Iterator[bytes]:
-    """Comments above the first line that is none, and that line."""
+    """The comments at the beginning, and the first other line."""
     for line in lines_of(head):
         if line.strip():
             yield line[:SAMPLE_BYTES_MAX]
@@ -69,7 +69,7 @@ def _first_lines(head: bytes) -> Iterator[bytes]:
 
 
 def _meanings(names: list[bytes], rows: list[list[bytes]]) -> list[Meaning]:
-    """What the columns of these names are, each role once. EITHER is a time if there are only numbers in it."""
+    """The meaning of each column by its name; each role occurs once. EITHER is a time if it has only numbers."""
     out: list[Meaning] = []
     for at, name in enumerate(names):
         role, unit = _meaning(name)
@@ -80,7 +80,7 @@ def _meanings(names: list[bytes], rows: list[list[bytes]]) -> list[Meaning]:
 
 
 def _meaning(name: bytes) -> Meaning:
-    """(the role of a column so called, its unit if the name says it)."""
+    """(the role of a column of this name, its unit if the name says it)."""
     bare = name.decode("latin-1").replace(" ", "_").replace("-", "_")
     inside = re.fullmatch(r"(.*?)_*[(\[](\w+)[)\]]", bare)
     stem, _, unit = (inside[1], "", inside[2]) if inside else bare.rpartition("_")
@@ -123,7 +123,7 @@ def _judged(names: list[bytes], meanings: list[Meaning], rows: list[list[bytes]]
 
 
 def _weighed(table: Table, flag: str, head: bytes) -> Reading:
-    """A table whose names say all; its numbers may still contradict them."""
+    """The Reading of a table whose names say everything; its numbers may still contradict them."""
     found = table.judge(head)
     if found.score < 0.5:
         return Reading(flag, 0.0, f"its first line names its columns, but {found.why}; {flag} insists")

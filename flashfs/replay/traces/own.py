@@ -1,4 +1,4 @@
-"""What `flashfs mount --record` wrote. flashfs.replay.trace_reader reads the file; here its requests become ours."""
+"""Traces that `flashfs mount --record` wrote. flashfs.replay.trace_reader reads the file; this module makes lots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DROPPED = "dropped when the recorder was too slow"
 
 
 class Recorded(Format):
-    """A mount answers ZERO_RANGE with a trim, and a copy with a read and a write: so they are replayed."""
+    """A mount executes ZERO_RANGE as a trim and a copy as a read and a write; they are replayed the same way."""
 
     name = "flashfs"
     title = "flashfs mount --record"
@@ -29,7 +29,7 @@ class Recorded(Format):
         return float(head.startswith(trace_reader.MAGIC))
 
     def lots(self, content: Content, choice: Choice, telling: Telling) -> Iterator[Lot]:
-        content.head(1)  # says how it is packed
+        content.head(1)  # sets content.packing
         if content.packing != "plain":
             raise TraceError(f"{content.path}: a recorded trace is packed by itself: unpack the {content.packing}")
         trace = trace_reader.read(content.path)
@@ -54,13 +54,13 @@ class Recorded(Format):
 
 
 def copies_apart(batch: trace_reader.Batch, line: int) -> Lot:
-    """A batch as the recorder has it, each copy as a read of its source and a write."""
+    """A recorder's batch as a Lot, with each copy as a read of its source and a write."""
     copies = batch.op == trace_reader.COPY
     row = np.repeat(np.arange(len(batch)), np.where(copies, 2, 1))
     op, offset = OP[batch.op][row], batch.offset[row].astype(np.int64)
     words = np.diff(batch.hash_first)
     if copies.any():
-        # The first of the two rows of a copy reads; its one word says where
+        # The first of the two rows of a copy is the read; the copy's one word is its offset
         reads = np.flatnonzero(copies) + np.arange(int(copies.sum()))
         op[reads] = READ
         offset[reads] = batch.hashes[batch.hash_first[:-1][copies]].astype(np.int64)
@@ -70,7 +70,7 @@ def copies_apart(batch: trace_reader.Batch, line: int) -> Lot:
         source = np.zeros(len(batch), np.int64)
         source[remaps] = batch.hashes[batch.hash_first[:-1][remaps]].astype(np.int64)
         source, moved = source[row], (batch.op == trace_reader.MOVE)[row]
-    placed = copies | remaps  # their word is a place
+    placed = copies | remaps  # their word is an offset, not a hash
     grain = batch.hashes[np.repeat(~placed, words)]
     known = np.where(placed, 0, words)[row]
     return Lot(

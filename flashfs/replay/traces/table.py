@@ -2,13 +2,13 @@
 
 | column | means |
 | --- | --- |
-| `time:UNIT` | s, ms, us, ns, or 100ns; left out, the order is all there is |
-| `offset:BYTES`, `length:BYTES` | each count is of so many bytes: 1 unless told, 512, 4k |
-| `op:VALUE=OPERATION,...` | which value is a read, write, trim or flush; left out: the usual words and letters |
+| `time:UNIT` | s, ms, us, ns, or 100ns; without it, only the order is known |
+| `offset:BYTES`, `length:BYTES` | each count is of so many bytes: 1 (the default), 512, 4k |
+| `op:VALUE=OPERATION,...` | which value is a read, write, trim or flush; without it, the usual words and letters |
 | `dev` | the disk, volume or file: a unit |
 | `-` | nothing of use |
 
-Columns stand between commas, semicolons, tabs or blanks. Those behind the last one named are not looked at.
+Columns are separated by commas, semicolons, tabs or blanks. Columns after the last one named are ignored.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from flashfs.replay.traces._format import BLANK_LINES, COMMENTS, NO_OP, UNKNOWN_
 from flashfs.replay.traces._text import INT, INT64_MAX, TEXT, TextFormat, lines_of, sample_lines, ticks
 from flashfs.replay.workloads._grammar import size
 
-PREFIX = "columns:"  #: of such a format's name: what follows says all of it
-SCALE = {"s": 9, "ms": 6, "us": 3, "ns": 0, "100ns": 0}  #: decimal places of a unit of time that are still whole ns
+PREFIX = "columns:"  #: of such a format's name; the rest of the name describes it
+SCALE = {"s": 9, "ms": 6, "us": 3, "ns": 0, "100ns": 0}  #: decimal places of a time in this unit, down to 1 ns
 WORDS = {
     "r": 0, "read": 0, "w": 1, "write": 1, "d": 2, "t": 2, "trim": 2, "discard": 2, "unmap": 2, "f": 3, "flush": 3,
     "sync": 3,
@@ -37,13 +37,13 @@ WORDS = {
 ROLES = ("time", "dev", "offset", "length", "op")
 WOULD_DO = "time:ms,dev,offset:512,length:4096,op:1=read,- as the columns stand"
 NUMBER = re.compile(rb"[+-]?(0[xX][0-9a-fA-F]+|\d+\.?\d*([eE][+-]?\d+)?|\.\d+)")
-HEX, WHOLE = r"^0[xX]([0-9a-fA-F]+)$", r"^([+-]?\d+)\.0*$"  #: offsets and lengths that are no plain integers
+HEX, WHOLE = r"^0[xX]([0-9a-fA-F]+)$", r"^([+-]?\d+)\.0*$"  #: offsets and lengths that are not plain integers
 KEPT = b"\x1f"  #: stands for a separator that is within quotes
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What the columns are, read. ``columns`` has a role, or None, for each; ``values`` are lower case."""
+    """A parsed description of columns. ``columns`` has a role, or None, for each; ``values`` are lower case."""
 
     columns: tuple[str | None, ...]
     time: str | None
@@ -53,7 +53,7 @@ class Spec:
 
     @classmethod
     def parse(cls, text: str) -> Spec:
-        """UsageError says what to use."""
+        """Parse the text of --columns. UsageError if it is invalid, saying what to use."""
         columns: list[str | None] = []
         said: dict[str, str] = {}
         named: list[str] = []
@@ -79,7 +79,7 @@ class Spec:
         return cls(tuple(columns), said.get("time"), offset, length, _values(text, named))
 
     def canonical(self) -> str:
-        """Equal texts, equal readings."""
+        """The text with all defaults filled in: equal texts give equal readings."""
         values = ",".join(f"{value}={OPERATIONS[op]}" for value, op in sorted(self.values.items()))
         written = {
             "time": f"time:{self.time}", "dev": "dev", "offset": f"offset:{self.offset_bytes}",
@@ -99,7 +99,7 @@ def _multiple(text: str, role: str, value: str) -> int:
 
 
 def _values(text: str, named: list[str]) -> dict[str, int]:
-    """Operations by what stands for them. Of 0 and 1, the other one is the other of read and write."""
+    """{value: operation}. If only 0 or only 1 is given, as a read or a write, the other value is the other one."""
     if not named:
         return WORDS
     out: dict[str, int] = {}
@@ -116,7 +116,7 @@ def _values(text: str, named: list[str]) -> dict[str, int]:
 
 
 class Table(TextFormat):
-    """Lines as a ``Spec`` says they are."""
+    """Lines with the columns of a ``Spec``."""
 
     name = PREFIX[:-1]
     title = "any table, as --columns says"
@@ -124,8 +124,8 @@ class Table(TextFormat):
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        self.above: list[bytes] = []  #: lines before that of names
-        vars(self).update(  # what a class says of itself elsewhere, an object says here
+        self.above: list[bytes] = []  #: lines before the line of names
+        vars(self).update(  # class attributes in other formats, per object here
             name=PREFIX + spec.canonical(),
             columns={role or f"-{at}": self._type(role) for at, role in enumerate(spec.columns)},
             needed=tuple(role for role in spec.columns if role not in (None, "dev")),
@@ -144,7 +144,7 @@ class Table(TextFormat):
         return Table(self.spec)
 
     def likeness(self, head: bytes) -> float:
-        """The share of lines whose columns are what they should be."""
+        """The share of lines that are valid requests."""
         self.look(head)
         body = self.sample_of(head)
         return sum(self.why_not(line) == "" for line in body) / len(body) if body else 0.0
@@ -156,7 +156,7 @@ class Table(TextFormat):
         return self.spec.time is not None
 
     def look(self, head: bytes) -> None:
-        """Which separator these lines have, and how many there are up to one of names, if the first is one."""
+        """Find the separator, and how many lines there are up to the line of names, if there is one."""
         lines = sample_lines(head)
         separator = separator_of(lines, len(self.spec.columns))
         first = lines[0] if lines else b""
@@ -213,7 +213,7 @@ class Table(TextFormat):
         return super().is_number(value, kind)
 
     def why_not(self, text: bytes) -> str:
-        """What is wrong with a line; nothing, if it is right."""
+        """What is wrong with a line; empty if it is right."""
         why = super().why_not(text)
         found = self.fields(text)
         at = self.spec.columns.index("op")
@@ -222,14 +222,14 @@ class Table(TextFormat):
 
 
 def whole(column: str) -> pl.Expr:
-    """A number that is written in hexadecimal digits, or with a point and nothing behind it."""
+    """A number that is written in hexadecimal digits, or with a decimal point and only zeros after it."""
     text = pl.col(column)
     digits = text.str.extract(HEX).str.to_integer(base=16, dtype=INT, strict=False)
     return pl.coalesce(digits, text.str.extract(WHOLE).cast(INT, strict=False))
 
 
 def unquoted(text: bytes, separator: str) -> bytes:
-    """Without quotes; separators within them become KEPT."""
+    """The text without quotes; separators within them become KEPT."""
     if b'"' not in text:
         return text
     mark = rb"[ \t]" if separator == " " else re.escape(separator.encode())
@@ -239,13 +239,13 @@ def unquoted(text: bytes, separator: str) -> bytes:
 
 
 def fields(line: bytes, separator: str) -> list[bytes]:
-    """Of a line, without quotes and blanks around them."""
+    """The fields of a line, without quotes and blanks around them."""
     line = unquoted(line.rstrip(b"\r"), separator)
     return line.split() if separator == " " else [one.strip() for one in line.split(separator.encode())]
 
 
 def separator_of(lines: list[bytes], columns: int) -> str:
-    """What stands between the columns: a semicolon, comma or tab that most lines have often enough, else blanks."""
+    """The separator of columns: a semicolon, comma or tab that most lines have often enough, else blanks."""
     lines = [re.sub(rb'"[^"]*"', b"", line) for line in lines]
     for mark in (b";", b",", b"\t"):
         if sum(line.count(mark) >= columns - 1 for line in lines) > len(lines) / 2:

@@ -5,7 +5,7 @@
 | 1 | 32 | u32 serial, u32 bytes, u32 segments, u16 command, u16 version, u64 LBA of 512 bytes, u64 microseconds |
 | 2 | 40 | u16 command, u16 version, u32 serial, u32 bytes, u32 segments, u64 LBA, u64 microseconds, u64 response |
 
-The version is in the high byte of its field. What would be a line elsewhere is a record here.
+The version is in the high byte of its field. Line numbers are numbers of records.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Vscsi(Format):
         whole = sane & (found["lba"] <= LBA_MAX) & (found["us"] < TIME_MAX)
 
         def text(line: int) -> str:
-            """A record, as the words of its fields."""
+            """A record as text, with the names of its fields."""
             one = found[line - first]
             return " ".join(f"{name} {int(one[name]):#x}" for name in ("command", "version", "lba", "bytes", "us"))
 
@@ -102,7 +102,7 @@ class Vscsi(Format):
 
 
 def fields(*names: tuple[str, str]) -> np.dtype:
-    """A packed record."""
+    """The dtype of a packed record."""
     return np.dtype(list(names))
 
 

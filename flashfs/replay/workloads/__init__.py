@@ -1,7 +1,8 @@
-"""Workloads: requests made by rule and seed, ``Workload("zipf:ops=4M,theta=0.9", device_bytes)``.
+"""Workloads: requests generated from rules and a seed, ``Workload("zipf:ops=4M,theta=0.9", device_bytes)``.
 
-A name is a pattern of addresses; keys say how many requests, which operations, sizes, contents and times. The stream
-is a function of the text and of the device's size alone: the same on any machine, however it is cut into batches.
+The name is a pattern of addresses or a program; keys say how many requests, which operations, sizes, contents and
+times. The stream depends only on the text and the sizes of the device and its pages: it is the same on any machine, for
+any batch size.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ from flashfs.replay.workloads._wal import Wal
 
 __all__ = ["COMMON", "PATTERNS", "WORKLOADS", "Parameter", "Workload", "count", "is_workload", "written"]
 
-#: all that a text may begin with: patterns of addresses, and programs that know their operations too
+#: all names: patterns of addresses, and programs, which define their operations too
 WORKLOADS: dict[str, type[Kind]] = {**PATTERNS, **{one.name: one for one in (Fileset, Lsm, Wal, Lfs, Remaps)}}
 
-BLOCK = 8_192  #: requests that are made together, because columns of 64 KiB stay in the cache; it changes none of them
-VERSION = 1  #: of what a text means: in the hash, and raised when the same text gives other requests
+BLOCK = 8_192  #: requests that are made together, as columns of 64 KiB stay in the cache; it does not affect them
+VERSION = 1  #: part of the hash; raised when the same text gives other requests
 
 
 def is_workload(text: str) -> bool:
@@ -74,14 +75,14 @@ class Workload(Source):
         self.timed = values["rate"] > 0
         self.qd = None if self.timed else values["qd"]
         self._first, self.span = self._place()
-        self.kind(self.span)  # what it refuses is refused now
+        self.kind(self.span)  # raises its errors now
         self.ops: int = values["ops"] or self.kind.default_ops(self.span)
         values["ops"] = self.ops
         if not self.ops:
             raise UsageError(f"workload {text}: it has no request")
 
     def _fill_in(self, given: dict[str, Any]) -> None:
-        """Keys whose default follows from the device, or from other keys."""
+        """Fill in keys whose default follows from the device, or from other keys."""
         values = self.values
         if issubclass(self.kind, Program):
             values.update(self.kind.defaults(values))
@@ -125,7 +126,7 @@ class Workload(Source):
             yield making.block(min(BLOCK, self.ops - first))
 
     def canonical(self) -> str:
-        """The text with every key, in order: equal texts on equal devices are equal requests."""
+        """The text with every key, in order: equal texts on equal devices give equal requests."""
         return self._text(self.values)
 
     def _text(self, values: dict[str, Any]) -> str:
@@ -133,7 +134,7 @@ class Workload(Source):
 
     def hash(self) -> str:
         contents = {**self.values, **self.kind.made_of(self.values)}
-        if not contents["skip"]:  # a key that came later, and changes nothing then
+        if not contents["skip"]:  # added later; leaving out 0 keeps older hashes
             del contents["skip"]
         text = f"flashfs workload {VERSION}\n{self._text(contents)}\n{self.device_bytes}\n"
         return hashlib.sha256(text.encode()).hexdigest()
@@ -156,7 +157,7 @@ class Workload(Source):
 
 
 class Making:
-    """One pass over a workload: its streams, and how far they are."""
+    """One pass over a workload: the state of its streams."""
 
     def __init__(self, of: Workload) -> None:
         values = of.values
@@ -205,12 +206,12 @@ class Making:
 
     @staticmethod
     def _sources(op: UInt8s, come_from: Int64s, moves: bool) -> UInt64s:
-        """The column of a batch."""
+        """The column ``source`` of a batch."""
         remaps = op == REMAP
         return np.where(remaps, come_from, 0).astype(np.uint64) | np.where(remaps & moves, MOVED, np.uint64(0))
 
     def _ops(self, n: int) -> UInt8s:
-        """A single kind draws no random number."""
+        """The next operations. A workload of one operation draws no random numbers."""
         for op, share in ((WRITE, "write"), (TRIM, "trim"), (FLUSH, "flush")):
             if self.of.values[share] >= 1.0:
                 return np.full(n, op, np.uint8)
@@ -226,7 +227,7 @@ class Making:
 
 
 class Arrivals:
-    """When requests come, in nanoseconds."""
+    """Arrival times of requests, in ns; 0 for a closed loop."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.rate: float = values["rate"]
@@ -249,7 +250,7 @@ class Arrivals:
 
 
 def written(value: Any) -> str:
-    """A value as a key has it."""
+    """A value as the text of a key has it."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What is written: a number for each 4 KiB; equal numbers, equal bytes."""
+"""Contents of writes: a number for each 4 KiB; equal numbers mean equal bytes."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from flashfs.replay.workloads._random import Stream, mixed_up, zipf
 
 class Contents(Protocol):
     def of(self, op: UInt8s, offset: UInt64s, length: UInt64s) -> Hashes:
-        """Of a block; only writes have contents."""
+        """The contents of a block of requests; only writes have any."""
 
 
 def contents(values: dict[str, Any], device_bytes: int) -> Contents | None:
-    """What the keys ask for; None without any of them."""
+    """The Contents that the keys ask for; None if they ask for none."""
     if isinstance(values["contents"], Law):
         return Drawn(values, device_bytes)
     return None if values["dup"] is None else Repeated(values)
 
 
 class Carried:
-    """Contents of a program that brings some from place to place: what it writes there is what it has read."""
+    """Contents of a program that copies or remaps: what it writes there is what it has read."""
 
     def __init__(self, of: Contents, device_bytes: int) -> None:
         self._fresh = of
-        self._held = np.zeros(device_bytes // GRAIN, np.uint64)  # of each 4 KiB; 0: not known
+        self._held = np.zeros(device_bytes // GRAIN, np.uint64)  # of each 4 KiB; 0: unknown
 
     def of(self, op: UInt8s, offset: UInt64s, length: UInt64s, source: Int64s) -> Hashes:
-        """Of a block; ``source`` in bytes where a request brings something from, or below 0. Whole 4 KiB."""
+        """The contents of a block of requests of whole 4 KiB; ``source`` is the byte address that a request copies or
+        remaps from, below 0 if it does not."""
         hashes = self._fresh.of(op, offset, length)
         which = np.flatnonzero((op == WRITE) | (op == REMAP))
         first, n = (offset[which] // np.uint64(GRAIN)).tolist(), (length[which] // np.uint64(GRAIN)).tolist()
@@ -53,10 +54,10 @@ class Carried:
 
 
 class Repeated:
-    """New contents count up, and some are seen again.
+    """New contents are numbered consecutively, and a share of the writes repeats earlier ones.
 
-    A duplicate is one of the ``contents`` oldest, the older the more popular; as long as there are fewer, one of those
-    that there are.
+    A duplicate is one of the ``contents`` oldest, of which older ones are more popular; while there are fewer, one of
+    those that exist.
     """
 
     def __init__(self, values: dict[str, Any]) -> None:
@@ -81,7 +82,8 @@ class Repeated:
 
 
 class Drawn:
-    """Each 4 KiB by itself: the i-th of N contents with probability C / i^a (Remap-SSD, FAST'21, section 4.1)."""
+    """Each 4 KiB is drawn independently: the i-th of N contents with probability C / i^a (Remap-SSD, FAST'21, section
+    4.1)."""
 
     def __init__(self, values: dict[str, Any], device_bytes: int) -> None:
         law: Law = values["contents"]

@@ -1,8 +1,8 @@
-"""Many files: what Filebench's personalities ask of a disk, under a file system that gives space first fit.
+"""Many files: the requests of Filebench's personalities, under a file system that allocates space first fit.
 
-A thread is a loop of operations on files; threads take turns, a request each. Data is the files' pages; of metadata
-there is a page for each directory, at the beginning of the span, written when a file in it is made or deleted. Journals
-and the host's cache are left out.
+A thread is a loop of operations on files; threads take turns, a request each. The data are the files' pages; the only
+metadata are one page per directory, at the beginning of the span, which is written when a file in it is made or
+deleted. There are no journals and no host cache.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from flashfs.replay.workloads._patterns import Span
 from flashfs.replay.workloads._programs import NO_SOURCE, Columns, Dice, Gammas, Program, Run, Space, requests_of
 
 PIECE = 2048  #: requests that are handed on together
-FULL = 0.7  #: of the span that files take, if nobody says how many there are
-LARGEST = 16  #: times the mean: files are not larger
-TRIES = 8  #: to find a file that no other thread is at
+FULL = 0.7  #: of the span that files take at most
+LARGEST = 16  #: times the mean: the largest file
+TRIES = 8  #: to find a file that no thread is using
 LOG_BYTES = 10 << 20
-LOG_WRITE = 256 << 10  #: oltp: of the log at once
+LOG_WRITE = 256 << 10  #: oltp: bytes of a write to the log
 READS_A_LOG = 10  #: webserver: files read for each append to its log
-SCALED = ("oltp", "compflow")  #: whose files fill the span
+SCALED = ("oltp", "compflow")  #: personalities whose files fill the span
 
 Request = tuple[int, int, int]  #: operation, offset, length
 Flow = Iterator[Request]
@@ -36,7 +36,7 @@ Flow = Iterator[Request]
 
 @dataclass(frozen=True)
 class Personality:
-    """What follows from the name alone."""
+    """Defaults of a personality; ``mean``, ``append`` and ``iosize`` are bytes."""
 
     files: int
     mean: int
@@ -64,7 +64,7 @@ def _shape(text: str) -> float:
 
 
 class File:
-    """Where one lies. ``users`` are threads that are at it."""
+    """A file and where it lies. ``users`` is the number of threads that are using it."""
 
     __slots__ = ("at", "number", "pages", "runs", "users")
 
@@ -73,7 +73,7 @@ class File:
         self.runs: list[Run] = []
         self.pages = 0
         self.users = 0
-        self.at = -1  #: its place in the list of files that there are
+        self.at = -1  #: its place in the list of existing files
 
 
 class Fileset(Program):
@@ -128,7 +128,7 @@ class Fileset(Program):
         super().__init__(span)
 
     def _sizes(self, span: Span) -> tuple[int, float]:
-        """(files, pages of one on average). UsageError if they do not fit."""
+        """(number of files, mean pages of a file). UsageError if they do not fit."""
         values, known = span.values, self._known
         pages = span.bytes // GRAIN
         room = pages * FULL
@@ -148,11 +148,11 @@ class Fileset(Program):
     # --- files
 
     def _size(self) -> int:
-        """Pages of a new one."""
+        """Pages of a new file."""
         return max(1, min(int(self._gammas.next() * self._mean + 0.999), int(LARGEST * self._mean)))
 
     def _appear(self, file: File, runs: list[Run]) -> None:
-        """From now on others see it."""
+        """Add a file to the existing ones, so that other threads see it."""
         file.runs, file.pages = runs, _pages(runs)
         file.at = len(self._there)
         self._there.append(file)
@@ -161,7 +161,7 @@ class Fileset(Program):
         return self._there[self._dice.below(len(self._there))]
 
     def _idle(self) -> File | None:
-        """A file that nobody is at, if one is found."""
+        """A file that no thread is using; None if none is found in TRIES tries."""
         for _ in range(TRIES):
             if not (file := self._any()).users:
                 return file
@@ -170,7 +170,7 @@ class Fileset(Program):
     # --- operations
 
     def _entry(self, op: int, file: File) -> Request:
-        """The page of a file's directory."""
+        """A request on the page of a file's directory."""
         return op, file.number // self.span.values["dirwidth"] * GRAIN, GRAIN
 
     def _move(self, op: int, runs: list[Run]) -> Flow:
@@ -178,7 +178,7 @@ class Fileset(Program):
             yield op, offset, length
 
     def _create(self, pages: int) -> Flow:
-        """A new file, written whole. If there is no room or no name for one, an old one goes instead."""
+        """Write a new file whole. If there is no room or no name for one, delete a file instead."""
         if not self._missing or self._space.free < pages:
             yield from self._delete()
             return
@@ -188,7 +188,7 @@ class Fileset(Program):
         self._appear(file, runs)
 
     def _grow(self) -> Flow:
-        """The size changes when the data is there."""
+        """Append to a file, whose size changes after the data are written. Without room, delete a file instead."""
         if self._space.free < self._append:
             yield from self._delete()
             return
@@ -206,7 +206,7 @@ class Fileset(Program):
         file.users -= 1
 
     def _delete(self) -> Flow:
-        """One stays, so that there is always something to read."""
+        """Delete an idle file, if there is one; the last file stays, so that there is always something to read."""
         file = self._idle() if len(self._there) > 1 else None
         if file is None:
             return
@@ -219,11 +219,11 @@ class Fileset(Program):
         if self.span.values["discard"]:
             for first, pages in runs:
                 yield TRIM, first * GRAIN, pages * GRAIN
-        self._space.give(runs)  # not before it is trimmed: somebody else would have written there
+        self._space.give(runs)  # after the trim: another thread may write there from now on
         self._missing.append(file)
 
     def _log_write(self, pages: int) -> Flow:
-        """The log goes round in its place."""
+        """Append to the log, which wraps around in its place."""
         first, room = self._log
         pages = min(pages, room)
         if self._log_at + pages > room:
@@ -259,7 +259,7 @@ class Fileset(Program):
             yield from self._log_write(self._append)
 
     def _row(self) -> int:
-        """The place of a page of the tables."""
+        """The offset of a random page of the tables."""
         file = self._any()
         (offset, _), = requests_of(file.runs, self._dice.below(file.pages), 1, 1)
         return offset
@@ -269,8 +269,8 @@ class Fileset(Program):
             yield READ, self._row(), GRAIN
 
     def _oltp_write(self) -> Flow:
-        """A row is a part of a page, so that is read, and written whole. What was changed goes to the log first, a
-        request at a time."""
+        """A row is part of a page, so the whole page is read and written. After each LOG_WRITE bytes of changes, one
+        request writes to the log, then a flush follows."""
         while True:
             offset = self._row()
             yield READ, offset, GRAIN
@@ -282,7 +282,7 @@ class Fileset(Program):
                 yield FLUSH, 0, 0
 
     def _compflow(self) -> Flow:
-        """Phase i reads file i and writes file i + 1, in turns; behind the last file comes the first."""
+        """Phase i reads file i and writes file i + 1, a request each in turns; after the last file comes the first."""
         for at in cycle(range(self._count)):
             source, target = self._files[at], self._files[(at + 1) % self._count]
             reads, writes = self._move(READ, source.runs), self._move(WRITE, target.runs)

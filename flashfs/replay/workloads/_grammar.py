@@ -1,4 +1,4 @@
-"""What a person writes for a workload, ``name[:key=value,...]``, and the keys that there are."""
+"""The text of a workload, ``name[:key=value,...]``, and the common keys."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from flashfs.errors import UsageError
 from flashfs.text import meant
 
-SIZE_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}  #: of 1024: bytes come in powers of two
-COUNT_POWERS = {"": 0, "k": 1, "m": 2, "g": 3}  #: of 1000: requests do not
+SIZE_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}  #: of 1024, for bytes
+COUNT_POWERS = {"": 0, "k": 1, "m": 2, "g": 3}  #: of 1000, for requests
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
 
 class Unreadable(ValueError):
-    """A value that will not do; the message is what would."""
+    """An invalid value; the message says what is valid."""
 
 
 def size(text: str) -> int:
-    """Bytes."""
+    """Bytes, as ``4k`` or ``1M``; powers of 1024."""
     found = NUMBER.fullmatch(text.strip())
     exact = float(found[1]) * 1024 ** SIZE_POWERS[found[2].lower()] if found else 0.0
     if exact < 1 or exact != int(exact):
@@ -38,7 +38,7 @@ def count(text: str) -> int:
 
 
 def share(text: str) -> float:
-    """From 0 to 1."""
+    """A number from 0 to 1."""
     value = number(text)
     if value > 1:
         raise Unreadable("a share from 0 to 1")
@@ -65,7 +65,7 @@ def flag(text: str) -> bool:
 
 
 def word(*choices: str) -> Callable[[str], str]:
-    """One of these."""
+    """A parser for one of these words."""
 
     def parse(text: str) -> str:
         if text not in choices:
@@ -87,7 +87,7 @@ def sizes(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def stride(text: str) -> int | str:
-    """`4`: every fourth place; `16k`: as many bytes. Kept as text until the size of a place is known."""
+    """`4`: every fourth place; `16k`: so many bytes, kept as text until the size of a place is known."""
     return int(text) if text.isdigit() else f"{size(text)}B"
 
 
@@ -97,7 +97,7 @@ def path(text: str) -> str:
 
 @dataclass(frozen=True)
 class Law:
-    """Contents by a law: the i-th of ``share`` x the device's 4 KiB has probability C / i^``exponent``."""
+    """Contents drawn by a law: the i-th of ``share`` x the device's 4 KiB has probability C / i^``exponent``."""
 
     share: float
     exponent: float
@@ -118,7 +118,7 @@ def contents(text: str) -> int | Law:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One key. ``default`` is None where it follows from others; ``help`` says how."""
+    """One key. ``default`` is None if it follows from other keys; ``help`` says how."""
 
     name: str
     parse: Callable[[str], Any]
@@ -145,13 +145,14 @@ COMMON = (
     Parameter("contents", contents, 65536, "how many contents are popular; or zipf:N=0.9,a=0.2: each written 4 KiB is "
               "the i-th of N x the device's with a probability of C / i^a"),
 )  # fmt: skip
-#: those of workloads whose pattern is of addresses only; programs know their operations and sizes themselves
+#: keys of patterns only; programs define their operations and sizes themselves
 ADDRESSED = frozenset({"write", "trim", "flush", "size", "align"})
 SHARED = tuple(one for one in COMMON if one.name not in ADDRESSED)
 
 
 def parse(text: str, own: dict[str, tuple[Parameter, ...]]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """(name, all parameters, those that were given). ``own`` has the names with their keys."""
+    """(name, all parameters, those that were given) of a text. ``own``: {name: its keys}. UsageError if it is
+    invalid."""
     name, _, rest = text.partition(":")
     if name not in own:
         raise UsageError(f"workload {name}{meant(name, own)}: use {', '.join(own)}")
@@ -172,7 +173,7 @@ def parse(text: str, own: dict[str, tuple[Parameter, ...]]) -> tuple[str, dict[s
 
 
 def _pairs(rest: str) -> list[str]:
-    """What stands between commas, but for that in ``contents=zipf:N=0.9,a=0.2``."""
+    """The parts between commas; ``contents=zipf:N=0.9,a=0.2`` stays one part."""
     out: list[str] = []
     for part in rest.split(",") if rest else ():
         if out and out[-1].startswith("contents=zipf:") and part.partition("=")[0] in ("N", "a"):

@@ -1,9 +1,9 @@
-"""A log-structured file system, as F2FS: blocks are never written in place but appended to segments, one or six of
-which are open, and segments in which much is dead are cleaned, by moving what is valid in them.
+"""A log-structured file system like F2FS: blocks are never written in place but appended to segments, one or six of
+which are open; segments with many dead blocks are cleaned by moving their valid blocks.
 
 Blocks are numbered, and every segment knows which it holds. A batch of changed blocks is written back together, each
-once; blocks of nodes, one for so many of data, follow at checkpoints, which flush. A cleaned segment may be written
-again behind the next checkpoint.
+once; changed node blocks, one per A_NODE data blocks, follow at checkpoints, which flush. A cleaned segment can be
+written again after the next checkpoint.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from flashfs.replay.workloads._programs import Columns, Program, joined, rows
 from flashfs.replay.workloads._random import Stream
 from flashfs.replay.workloads._wal import woven
 
-A_NODE = 1018  #: blocks of data that a block of nodes points at, as F2FS's
-SEGMENT, SEGMENTS = 2 << 20, 256  #: bytes of one, and how many there are at least, unless somebody says
+A_NODE = 1018  #: data blocks that a node block points at, as in F2FS
+SEGMENT, SEGMENTS = 2 << 20, 256  #: default bytes of a segment; less if the span would have fewer than SEGMENTS
 ROUND = 4  #: segments that are cleaned between two checkpoints, at most
-HOT, WARM, COLD, HOT_NODES, NODES, COLD_NODES = range(6)  #: logs; cold is what cleaning has moved
+HOT, WARM, COLD, HOT_NODES, NODES, COLD_NODES = range(6)  #: logs; the cold ones are for blocks that cleaning moves
 
 
 def _logs(text: str) -> int:
@@ -65,7 +65,7 @@ class Lfs(Program):
         live = int(values["util"] * self._segments * self._each)
         self._nodes = -(-live // (A_NODE + 1)) if values["nodes"] else 0
         self._blocks = live - self._nodes
-        # what a batch and two checkpoints take, and the segments that are open
+        # segments for a batch and two checkpoints, and the open ones
         self._low = values["logs"] + 2 + -(-self._batch // self._each) + 2 * -(-self._nodes // self._each)
         room = (self._segments - self._low - ROUND - values["logs"]) * self._each
         if self._blocks < 1 or live > room:
@@ -77,10 +77,10 @@ class Lfs(Program):
         self._hot = int(values["hot"] * self._blocks)
         seed = values["seed"]
         self._kind, self._which = Stream(seed, _random.OP), Stream(seed, _random.PLACE)
-        self._at = np.full(self._blocks + self._nodes, -1, np.int64)  # page of each block, nodes behind data
+        self._at = np.full(self._blocks + self._nodes, -1, np.int64)  # page of each block, nodes after data
         self._owner = np.full(self._segments * self._each, -1, np.int64)  # block of each page
         self._valid = np.zeros(self._segments, np.int64)
-        self._changed = np.zeros(self._segments, np.int64)  # when a block was last put there, in batches
+        self._changed = np.zeros(self._segments, np.int64)  # when a block was last put there, counted in batches
         self._free = np.ones(self._segments, bool)
         self._open: dict[int, tuple[int, int]] = {}  # of a log: (its segment, the next page in it)
         self._dirty = np.zeros(self._nodes, bool)
@@ -113,8 +113,8 @@ class Lfs(Program):
                     yield from self._clean_all()
 
     def _clean_all(self) -> Iterator[Columns]:
-        """Every segment that has dead blocks now, those with most of them first. Nodes that have changed take segments
-        meanwhile: when few are free, those are cleaned in between in which most is dead by then."""
+        """Clean every segment that has dead blocks now, those with the most first. Changed nodes take segments
+        meanwhile, so when few are free, segments that the policy chooses are cleaned in between."""
         every = [int(one) for one in np.argsort(self._valid, kind="stable") if self._may_go()[one]]
         for at in range(0, len(every), ROUND):
             while int(self._free.sum()) < self._low:
@@ -125,14 +125,14 @@ class Lfs(Program):
                 yield self._clean(these)
 
     def _fill(self) -> Columns:
-        """Every block once."""
+        """Write every block once, then a checkpoint."""
         parts = []
         for first in range(0, self._blocks, self._batch):
             parts.append(self._written(np.arange(first, min(self._blocks, first + self._batch), dtype=np.int64)))
         return joined([*parts, self._checkpoint()])
 
     def _drawn(self) -> Int64s:
-        """The blocks that are changed next, each once, rising."""
+        """The blocks of the next batch of changes, each once, rising."""
         hot = self._kind.chance(self.span.values["heat"], self._batch) if self._hot else np.zeros(self._batch, bool)
         if self._hot == self._blocks:
             hot[:] = True
@@ -142,14 +142,14 @@ class Lfs(Program):
         return out
 
     def _written(self, blocks: Int64s) -> Columns:
-        """Blocks of data go to the logs."""
+        """Append data blocks to the hot and the warm log."""
         if self._nodes:
             self._dirty[blocks // A_NODE] = True
         hot = blocks < self._hot
         return joined([self._runs(self._append(log, part)) for log, part in ((HOT, blocks[hot]), (WARM, blocks[~hot]))])
 
     def _checkpoint(self) -> Columns:
-        """Nodes that have changed, and a flush."""
+        """Write changed nodes, then flush."""
         dirty = np.flatnonzero(self._dirty)
         self._dirty[:] = False
         hot = dirty * A_NODE < self._hot
@@ -161,7 +161,7 @@ class Lfs(Program):
         return joined([*parts, rows(FLUSH, none, none)])
 
     def _append(self, log: int, blocks: Int64s) -> Int64s:
-        """Where each of these comes to lie; it was elsewhere before."""
+        """Append blocks to a log, which makes their old pages dead. Returns their new pages."""
         log = log if self.span.values["logs"] == 6 else 0
         old = self._at[blocks]
         old = old[old >= 0]
@@ -188,12 +188,12 @@ class Lfs(Program):
         return pages
 
     def _runs(self, pages: Int64s) -> Columns:
-        """Writes of these pages: a request for each run."""
+        """Writes of these pages, a request for each run."""
         first, count = self._cut(pages, pages)
         return rows(WRITE, pages[first] * GRAIN, count * GRAIN)
 
     def _cut(self, target: Int64s, source: Int64s) -> tuple[Int64s, Int64s]:
-        """Runs in both: where each begins, and of how many pages it is. None is longer than a request."""
+        """Runs that are consecutive in both: (index of the first, pages) of each. None is longer than a request."""
         n = len(target)
         if not n:
             return target, target
@@ -207,10 +207,11 @@ class Lfs(Program):
     # --- cleaning
 
     def _clean(self, these: list[int] | None = None) -> Columns:
-        """``these`` segments, or some that the policy chooses, are emptied, and free behind a checkpoint."""
+        """Empty ``these`` segments, or some that the policy chooses; a checkpoint then frees them. UsageError if there
+        is nothing to clean."""
         victims: list[int] = these or []
         out = [self._emptied(victim) for victim in victims]
-        needed = 2 + -(-2 * self._nodes // self._each)  # what is moved, and the checkpoint
+        needed = 2 + -(-2 * self._nodes // self._each)  # for moved blocks and the checkpoint
         while these is None and len(victims) < ROUND and (not victims or int(self._free.sum()) > needed):
             victim = self._victim(victims)
             if victim is None:
@@ -227,7 +228,7 @@ class Lfs(Program):
         return joined(out)
 
     def _may_go(self) -> npt.NDArray[np.bool_]:
-        """Segments that are not open, and have something dead."""
+        """Which segments are in use, not open, and have dead blocks."""
         may: npt.NDArray[np.bool_] = ~self._free & (self._valid < self._each)
         may[[segment for segment, _ in self._open.values()]] = False
         return may
@@ -244,7 +245,7 @@ class Lfs(Program):
         return int(np.where(may, gain, -1.0).argmax())
 
     def _emptied(self, segment: int) -> Columns:
-        """What is valid in a segment moves."""
+        """Move the valid blocks of a segment to the cold logs."""
         source = np.flatnonzero(self._owner[segment * self._each : (segment + 1) * self._each] >= 0)
         source += segment * self._each
         blocks = self._owner[source]

@@ -1,8 +1,8 @@
-"""A log-structured merge tree, as RocksDB lays one on a disk: a log, tables in levels, compactions behind them.
+"""A log-structured merge tree as RocksDB lays one on a disk: a log, tables in levels, and background compactions.
 
-Keys are numbers, and every table knows which it holds, so that merging drops what is superseded just as it would. All
-that happens while one memtable fills, a *turn*, is made together: the log's appends and the reads of gets in their
-order, and evenly between them what the memtable before left to do: its flush, and the compactions that follow.
+Keys are numbers, and every table knows which it holds, so merging drops superseded entries as a real tree would. All
+requests while one memtable fills, a *turn*, are made together: the log's appends and the reads of gets in their order,
+and evenly between them the work for the previous memtable: its flush, and the compactions that follow.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from flashfs.replay.workloads._patterns import Span
 from flashfs.replay.workloads._programs import NO_SOURCE, Columns, Program, Run, Space, requests_of
 from flashfs.replay.workloads._random import Shuffle, Stream, zipf
 
-HEADER = 24  #: bytes of an entry beside its value: the key, a sequence number, lengths
+HEADER = 24  #: bytes of an entry besides its value: the key, a sequence number, lengths
 MEMTABLE = 64 << 20
-MEMTABLES = 256  #: in the span, at least: compactions write before they can free
-FULL = 0.6  #: of the span that may be values, so that compactions have room
-LEVEL_0 = 4  #: tables of level 0 that are compacted, and memtables that level 1 holds
+MEMTABLES = 256  #: that fit the span, at least: compactions write before they can free
+FULL = 0.6  #: of the span that entries may take, so that compactions have room
+LEVEL_0 = 4  #: tables of level 0 that start a compaction, and memtables that level 1 holds
 GETS = 65_536  #: gets of a turn that has no puts
 
 Planned = list[tuple[int, int, int]]  #: operation, offset, length
 
 
 def dist(text: str) -> float:
-    """The exponent; 0 is uniform."""
+    """The exponent of a distribution; 0 is uniform."""
     if text == "uniform":
         return 0.0
     name, colon, theta = text.partition(":")
@@ -43,7 +43,7 @@ def dist(text: str) -> float:
 
 @dataclass(eq=False)
 class Table:
-    """A file of the tree: which keys, rising, and where it lies."""
+    """A file of the tree: its keys, rising, and where it lies."""
 
     keys: Int64s
     runs: list[Run]
@@ -105,7 +105,7 @@ class Lsm(Program):
         self._within = Stream(seed, _random.WITHIN)
         self._zipf = zipf(self._keys, values["dist"]) if values["dist"] else None
         self._shuffle = Shuffle(self._keys, seed)
-        self._put = 0  # in order: the next key
+        self._put = 0  # with order=seq: the next key
         self._space = Space(span.bytes // GRAIN, self.name)
         self._levels = Levels()
         self._after: list[int] = []  # of each level, the last key that was compacted
@@ -124,7 +124,7 @@ class Lsm(Program):
         return [(op, *one) for one in requests_of(table.runs, 0, table.pages, self._most)]
 
     def _load(self) -> Planned:
-        """All keys, in the first level that holds them."""
+        """Put all keys into the first level that can hold them. Returns the writes."""
         tables = self._tables(np.arange(self._keys, dtype=np.int64))
         level = 1
         while self._limit(level) < self._keys * self._entry:
@@ -135,14 +135,14 @@ class Lsm(Program):
         return [one for table in tables for one in self._whole(WRITE, table)]
 
     def _limit(self, level: int) -> int:
-        """Bytes that a level may have."""
+        """Bytes that a level may hold."""
         return LEVEL_0 * self._memtable * int(self.span.values["ratio"]) ** (level - 1)
 
-    # --- what a full memtable leaves to do
+    # --- flushes and compactions
 
     def _flushed(self, levels: Levels, keys: Int64s) -> tuple[Planned, list[Table]]:
-        """Write it as a table, and compact from each level that is too large then, a table at most: (requests in order,
-        tables that are done with)."""
+        """Write a full memtable as a table, then compact all of level 0 if it has LEVEL_0 tables, and one table of each
+        other level that is too large. Returns (requests in order, tables that are no longer needed)."""
         table = self._table(merged([keys]))
         levels.tables[0].append(table)
         plan = self._whole(WRITE, table)
@@ -155,7 +155,7 @@ class Lsm(Program):
         return plan, gone
 
     def _next(self, levels: Levels, level: int) -> Table:
-        """The table behind the one that was compacted last."""
+        """The table after the one of this level that was compacted last; after the last one, the first."""
         while len(self._after) <= level:
             self._after.append(-1)
         behind = [one for one in levels.tables[level] if one.keys[0] > self._after[level]]
@@ -164,7 +164,7 @@ class Lsm(Program):
         return chosen
 
     def _merge(self, levels: Levels, level: int, tables: list[Table], gone: list[Table]) -> Planned:
-        """``tables`` of ``level`` into the one below; if nothing overlaps they only change their level."""
+        """Merge ``tables`` of ``level`` into the next level; if nothing overlaps, they only change their level."""
         if level + 1 == len(levels.tables):
             levels.tables.append([])
         below = levels.tables[level + 1]
@@ -215,7 +215,7 @@ class Lsm(Program):
         return [(TRIM, first * GRAIN, pages * GRAIN) for some in runs for first, pages in some]
 
     def _turn(self) -> tuple[Int64s, Int64s, Int64s]:
-        """(keys that are put, keys that are got, and of each of the latter how many puts came before)."""
+        """(keys of puts, keys of gets, for each get the number of puts before it)."""
         get, update = self.span.values["get"], self.span.values["update"]
         n = GETS if get >= 1 else round(self._a_table / (1 - get))
         kind = self._ops.unit(n)
@@ -250,7 +250,8 @@ class Lsm(Program):
     def _probes(
         self, puts: Int64s, gets: Int64s, before: Int64s, frozen: Int64s | None
     ) -> Iterator[tuple[int, int]]:
-        """(puts before, offset) of the blocks that gets read: one a table that may have the key, until one has it."""
+        """(puts before, offset) of the 4 KiB that gets read: one in each table that may have the key, until one has
+        it."""
         if not len(gets):
             return
         left = np.ones(len(gets), bool)
@@ -276,7 +277,7 @@ class Lsm(Program):
 
 
 def merged(keys: list[Int64s]) -> Int64s:
-    """All keys once, rising. A stable sort knows runs that rise already, and merges them."""
+    """All keys once, rising. A stable sort recognises rising runs and merges them."""
     every = np.concatenate(keys)
     every.sort(kind="stable")
     first = np.ones(len(every), bool)
@@ -293,7 +294,7 @@ def place(runs: list[Run], page: Int64s) -> Int64s:
 
 
 def evenly(some: Planned, others: Planned) -> Planned:
-    """Both in their order, spread over each other."""
+    """Both lists in their order, interleaved evenly."""
     if not some or not others:
         return some or others
     at = [((number + 0.5) / len(some), 0, number) for number in range(len(some))]
@@ -303,6 +304,6 @@ def evenly(some: Planned, others: Planned) -> Planned:
 
 
 def columns(plan: Planned) -> Columns:
-    """As arrays; none is fine."""
+    """Requests as arrays; there may be none."""
     table = np.array(plan, np.int64).reshape(-1, 3)
     return table[:, 0].astype(np.uint8), table[:, 1].copy(), table[:, 2].copy(), np.full(len(table), NO_SOURCE)

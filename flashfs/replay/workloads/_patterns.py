@@ -1,4 +1,4 @@
-"""Where requests go: a pattern is asked for the addresses of the next requests, given their lengths, block by block."""
+"""Patterns of addresses: a pattern gives the addresses of the next requests from their lengths, block by block."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Kind(ABC):
     name: ClassVar[str]
     about: ClassVar[str]
     parameters: ClassVar[tuple[Parameter, ...]] = ()
-    shared: ClassVar[tuple[Parameter, ...]] = COMMON  #: the keys that it has with others
+    shared: ClassVar[tuple[Parameter, ...]] = COMMON  #: the keys that it shares with other workloads
 
     def __init__(self, span: Span) -> None:
         self.span = span
@@ -51,19 +51,19 @@ class Kind(ABC):
 
     @classmethod
     def made_of(cls, values: dict[str, Any]) -> dict[str, str]:
-        """Parameters that name what decides the requests, with the hash of that: a file may have any name."""
+        """{parameter that names a file: hash of the file}: the contents decide the requests, not the name."""
         return {}
 
 
 class Pattern(Kind):
-    """Addresses alone: which operations, and how long, is drawn by shares."""
+    """A workload that defines only addresses; operations and lengths are drawn by shares."""
 
     @abstractmethod
     def offsets(self, lengths: Int64s) -> Int64s: ...
 
 
 class Placed(Pattern):
-    """Patterns that name a place, whatever the length; what would go over the end is moved back before it."""
+    """A pattern that chooses places regardless of length; a request that would cross the end is moved back."""
 
     @abstractmethod
     def places(self, n: int) -> Int64s: ...
@@ -86,10 +86,10 @@ class Sequential(Pattern):
     def offsets(self, lengths: Int64s) -> Int64s:
         out = np.empty_like(lengths)
         ends = np.cumsum(lengths)
-        done, base = 0, self._at  # base: what to add to `ends` for the address of an end
+        done, base = 0, self._at  # base + an entry of `ends` is the address of an end
         while done < len(lengths):
             fit = int(np.searchsorted(ends, self.span.bytes - base, "right"))
-            if fit == done:  # the next does not fit before the end
+            if fit == done:  # the next request does not fit before the end
                 base = -int(ends[done] - lengths[done])
                 continue
             out[done:fit] = ends[done:fit] - lengths[done:fit] + base
@@ -181,8 +181,8 @@ class Strided(Placed):
 
 
 class Holes(Placed):
-    """The mask is that of Python's ``random.Random(seed).random() < keep`` for one place after the other, so that
-    anybody can make it again; numpy's Mersenne Twister gives the same numbers when it is seeded in the same way."""
+    """The mask is Python's ``random.Random(seed).random() < keep`` for each place in order, so that other programs can
+    reproduce it; numpy's Mersenne Twister gives the same numbers if it is seeded in the same way."""
 
     name = "holes"
     about = "in order, but some places are never touched"
@@ -197,7 +197,7 @@ class Holes(Placed):
     def masked(span: Span) -> Iterator[Int64s]:
         """The places that are touched, in order, a block at a time."""
         seed, words = span.values["seed"], []
-        while seed:  # as Python cuts a seed into 32-bit words
+        while seed:  # Python too splits a seed into 32-bit words
             words.append(seed & 0xFFFFFFFF)
             seed >>= 32
         twister = np.random.RandomState(words or [0])

@@ -1,4 +1,4 @@
-"""Workloads that are programs: what a file system or a database asks of its disk, operations and lengths included."""
+"""Workloads that are programs: the requests of a file system or a database, with their operations and lengths."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from flashfs.replay.workloads._grammar import SHARED
 from flashfs.replay.workloads._patterns import Kind, Span
 from flashfs.replay.workloads._random import Doubles, Stream, ln
 
-OPS = 100_000  #: requests, unless somebody says how many
+OPS = 100_000  #: default number of requests
 REFILL = 4096  #: numbers drawn together
 
-#: operations, offsets and lengths in bytes, and where from; a flush has no length
+#: operations, offsets, lengths and sources; the last three in bytes; a flush has no length
 Columns = tuple[UInt8s, Int64s, Int64s, Int64s]
-NO_SOURCE = -1  #: where from, of what is no remap, and no write of what was read elsewhere
+NO_SOURCE = -1  #: the source of a request that is neither a remap nor a write of data read elsewhere
 Run = tuple[int, int]  #: (the first page, how many)
 
 
 class Program(Kind):
-    """One pass: ``requests`` goes on for ever, in pieces of any length; ``take`` cuts it."""
+    """One pass over a program: ``requests`` yields pieces of any length forever; ``take`` cuts them."""
 
     shared = SHARED
-    sources: ClassVar[bool] = False  #: it remaps, or writes what it has read elsewhere
-    moves = False  #: its remaps leave nothing behind
+    sources: ClassVar[bool] = False  #: whether it remaps, or writes data that it has read elsewhere
+    moves = False  #: whether its remaps are moves, which empty their source
 
     def __init__(self, span: Span) -> None:
         super().__init__(span)
@@ -45,17 +45,17 @@ class Program(Kind):
 
     @classmethod
     def defaults(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Keys that were not given and follow from others."""
+        """Values of keys that follow from other keys, unless they were given."""
         return {}
 
     @classmethod
     def depth(cls, values: dict[str, Any]) -> int:
-        """Of the closed loop, unless somebody says."""
+        """The default depth of the closed loop."""
         return 1
 
     @property
     def pages(self) -> int:
-        """4 KiB of the span."""
+        """Pages of 4 KiB in the span."""
         return self.span.bytes // GRAIN
 
     def take(self, n: int) -> Columns:
@@ -70,19 +70,19 @@ class Program(Kind):
 
 
 def rows(op: int, offset: Int64s, length: Int64s, source: Int64s | None = None) -> Columns:
-    """Requests of one kind; none is fine."""
+    """Requests of one operation as Columns; there may be none."""
     kinds = np.full(len(offset), op, np.uint8)
     return kinds, offset, length, np.full(len(offset), NO_SOURCE, np.int64) if source is None else source
 
 
 def joined(parts: list[Columns]) -> Columns:
-    """One after the other."""
+    """The parts in a row."""
     op, offset, length, source = (np.concatenate(column) for column in zip(*parts, strict=True))
     return op, offset, length, source
 
 
 class Space:
-    """Free pages of a span, given first fit."""
+    """Free pages of a span, allocated first fit."""
 
     def __init__(self, pages: int, name: str) -> None:
         self._name = name
@@ -92,8 +92,8 @@ class Space:
         self.free = pages
 
     def take(self, pages: int) -> list[Run]:
-        """The first run that is long enough, or if there is none, pieces from the lowest on. UsageError if there are
-        not so many free."""
+        """Allocate ``pages``: from the first run that is long enough, else in pieces from the lowest free page on.
+        UsageError if too few are free."""
         if pages > self.free:
             raise UsageError(f"{self._name}: {pages} pages of 4 KiB, {self.free} are free: use fewer or smaller files")
         self.free -= pages
@@ -147,12 +147,12 @@ class Space:
         self._n += 1
 
     def runs(self) -> list[Run]:
-        """What is free, in order."""
+        """The free runs, in order."""
         return list(zip(self._first[: self._n].tolist(), self._size[: self._n].tolist(), strict=True))
 
 
 class Dice:
-    """A stream's numbers one at a time, drawn by the thousand."""
+    """A stream's numbers one at a time; they are drawn REFILL at a time."""
 
     def __init__(self, seed: int, column: int) -> None:
         self._stream = Stream(seed, column)
@@ -168,8 +168,9 @@ class Dice:
 
 
 class Gammas:
-    """Numbers with a Gamma distribution of mean 1 and a shape that is a multiple of 1/2: a sum of exponentials, and for
-    the half of one the half square of a normal (Marsaglia's polar method): nothing but logarithms and quotients."""
+    """Numbers with a Gamma distribution of mean 1, or all 1 for shape 0. The shape is a multiple of 1/2: a sum of
+    exponentials, plus half the square of a normal (Marsaglia's polar method) for a half. This needs only logarithms and
+    quotients."""
 
     def __init__(self, shape: float, seed: int, column: int) -> None:
         self._whole, self._half = divmod(round(2 * shape), 2)
@@ -193,7 +194,7 @@ class Gammas:
         return out / self._shape
 
     def _half_squares(self) -> Doubles:
-        """Of normal numbers: u^2 (-ln s) / s with (u, v) in the unit circle and s = u^2 + v^2."""
+        """Half the squares of normal numbers: u^2 (-ln s) / s with (u, v) in the unit circle and s = u^2 + v^2."""
         parts: list[Doubles] = []
         while sum(map(len, parts)) < REFILL:
             u, v = 2.0 * self._stream.unit(REFILL) - 1.0, 2.0 * self._stream.unit(REFILL) - 1.0

@@ -1,11 +1,11 @@
 """Random numbers that are the same on every machine and in every version of numpy.
 
-numpy promises that a bit generator's raw 64-bit numbers never change, and nothing of the sort for what
-``numpy.random.Generator`` makes of them. So only raw numbers are used, and what becomes of them is written out here: in
-integers, or in doubles with one correctly rounded operation after another. No ``pow``, ``log`` or ``exp`` of the C
-library is called, nor numpy's vector versions of them, because their last bits differ from machine to machine.
+numpy promises that a bit generator's raw 64-bit numbers never change, but not what ``numpy.random.Generator`` makes of
+them. So this module uses only raw numbers, and computes with integers, or with doubles and correctly rounded
+operations. It calls no ``pow``, ``log`` or ``exp`` of the C library, nor numpy's vector versions of them, because their
+last bits differ from machine to machine.
 
-Each column of a workload draws from a stream of its own, so that another mix of operations leaves the addresses alone.
+Each column of a workload draws from its own stream, so that another mix of operations does not change the addresses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from flashfs.replay.request_source import Int64s, UInt64s
 
 Doubles = npt.NDArray[np.float64]
-TO_53 = np.uint64(11)  #: a raw number shifted so is a whole number that a double holds exactly
+TO_53 = np.uint64(11)  #: shift that leaves a whole number of 53 bits, which a double holds exactly
 STEP = 2.0**-53
 LN_2 = 0.6931471805599453
 LN_TERMS = 12
@@ -43,8 +43,8 @@ class Stream:
         return (self.raw(n) >> TO_53).astype(np.float64) * STEP
 
     def below(self, limit: int | Int64s, n: int) -> Int64s:
-        """Whole numbers from 0 to below ``limit``, all alike to within limit / 2^53. A product of numbers below 1 and a
-        limit below 2^52 never rounds up to the limit."""
+        """Whole numbers from 0 to below ``limit``, equally likely to within limit / 2^53. The product of a number below
+        1 and a limit below 2^52 never rounds up to the limit."""
         return (self.unit(n) * limit).astype(np.int64)
 
     def chance(self, share: float, n: int) -> npt.NDArray[np.bool_]:
@@ -53,8 +53,8 @@ class Stream:
 
 
 class Alias:
-    """Draws indices with given whole weights, at the same cost however many there are (Walker's alias method, as Vose
-    builds it). The tables are made in whole numbers."""
+    """Draws indices with given whole weights, at a cost that does not depend on their number (Walker's alias method,
+    with Vose's construction). The tables are computed in whole numbers."""
 
     def __init__(self, weights: Sequence[int]) -> None:
         n, total = len(weights), sum(weights)
@@ -82,8 +82,8 @@ class Alias:
 class Zipf:
     """Ranks from 0 to below ``n`` with weights 1 / (rank + 1)^theta.
 
-    The first 512 ranks have their own weights; beyond, ranks share one in steps of 1/256 of the rank, so that some
-    thousands of weights do for any ``n``: no weight is off by more than theta / 512 of itself. They are computed in
+    The first 512 ranks have their own weights; larger ranks share one in steps of 1/256 of the rank, so a few thousand
+    weights are enough for any ``n``. The relative error of a weight is at most theta / 512. Weights are computed in
     decimals, which are the same everywhere.
     """
 
@@ -111,13 +111,13 @@ class Zipf:
 
 @cache
 def zipf(n: int, theta: float) -> Zipf:
-    """A ``Zipf``, made once: its decimals take a while, and it has no state."""
+    """A cached ``Zipf``: its decimals are slow to compute, and it has no state."""
     return Zipf(n, theta)
 
 
 class Shuffle:
     """A bijection of 0 .. n-1 that looks random and needs no table: a Feistel network over the next power of two,
-    walked on until it comes out below ``n``."""
+    applied until the result is below ``n``."""
 
     ROUNDS = 4
 
@@ -151,7 +151,7 @@ def mixed_up(x: UInt64s) -> UInt64s:
 
 
 def ln(x: Doubles) -> Doubles:
-    """The natural logarithm of numbers above 0, good to some 2^-51, by operations that are the same everywhere."""
+    """The natural logarithm of numbers above 0, exact to about 2^-51, by operations that are the same everywhere."""
     half, power = np.frexp(x)  # exact: x = half * 2^power, half from 0.5 on
     low = half < 0.7071067811865476
     mantissa = np.where(low, half * 2.0, half)
@@ -164,5 +164,5 @@ def ln(x: Doubles) -> Doubles:
     return exponent * LN_2 + 2.0 * s * series
 
 
-# The streams of a workload, by number. A new one goes to the end: what was drawn before must stay.
+# The streams of a workload, by number. A new one goes to the end, so that existing workloads do not change.
 PLACE, WITHIN, OP, SIZE, CONTENT, POPULAR, POPULAR_WITHIN, ARRIVAL, SHUFFLE, CHOICE, FILE_SIZE = range(11)

@@ -1,4 +1,4 @@
-"""Remaps of pages to others, at random: what fills the remapping metadata of a device that remaps, and nothing else."""
+"""Random remaps of pages to others, and no other requests: fills the remapping metadata of a device that remaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often each address of a real volume was used, without the order: `offset,count` in lines of csv."""
+"""Reads how often each address of a real volume was used, without the order: csv lines of `offset,count`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from flashfs.replay.traces._content import Content, check_file
 
 @dataclass(frozen=True)
 class Skewed:
-    """``counts`` of the addresses, which rise."""
+    """``counts`` in the order of the addresses."""
 
     counts: Int64s
 
     @staticmethod
     def read(path: Path, top: int | None = None) -> Skewed:
-        """TraceError for a file that is none; ``top`` keeps only so many lines, those with the highest counts."""
+        """Read a file; ``top`` keeps only that many lines, those with the highest counts. TraceError if it is not such
+        a file."""
         check_file(path)
         content = Content(path)
         text = b"".join(content.lines())

@@ -1,8 +1,8 @@
-"""A database with a write-ahead log, as SQLite's in WAL mode, on a disk of its own: commits append page images to the
-log, and once in a while a checkpoint brings the newest image of each page to its place in the database.
+"""A database with a write-ahead log, like SQLite in WAL mode, on its own disk: commits append page images to the log,
+and regularly a checkpoint brings the newest image of each page to its place in the database.
 
-Frame headers are kept apart from the page images, in pages of their own, so that images are whole pages of the disk and
-a checkpoint can remap them (Remap-SSD, FAST'21, section 4.3). All that happens up to a checkpoint is made together.
+Frame headers are in separate pages, so that page images are whole pages of the disk and a checkpoint can remap them
+(Remap-SSD, FAST'21, section 4.3). All requests up to and including a checkpoint are made together.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Wal(Program):
         self._which, self._within = Stream(seed, _random.PLACE), Stream(seed, _random.WITHIN)
         self._zipf = zipf(self._values, values["dist"]) if values["dist"] else None
         self._shuffle = Shuffle(self._values, seed)
-        self._put = 0  # in order: the next value
+        self._put = 0  # with order=seq: the next value
         super().__init__(span)
 
     def requests(self) -> Iterator[Columns]:
@@ -76,7 +76,7 @@ class Wal(Program):
         return rows(WRITE, (self._database + first) * GRAIN, np.minimum(most, pages - first) * GRAIN)
 
     def _commit_rows(self) -> Columns:
-        """The commits between two checkpoints: always the same, for it is the frames' contents that differ."""
+        """The requests of the commits between two checkpoints: always the same, as only the frames' contents differ."""
         heads = self.span.values["headers"]
         first = np.arange(self._commits, dtype=np.int64) * self._frames
         frames = rows(WRITE, (self._log + first) * GRAIN, np.full(self._commits, self._frames * GRAIN))
@@ -98,7 +98,7 @@ class Wal(Program):
         return joined([every, rest])
 
     def _drawn(self) -> Int64s:
-        """The page of the database that each frame is an image of."""
+        """For each frame, the page of the database of which it is an image."""
         n = self._in_log // self._run
         if self.span.values["order"] == "seq":
             chosen = (self._put + np.arange(n, dtype=np.int64)) % self._values
@@ -111,8 +111,8 @@ class Wal(Program):
         return each
 
     def _checkpoint(self, pages: Int64s) -> Columns:
-        """The newest image of each page, in the order of the database's pages; the log before it, and the database
-        behind it, are durable."""
+        """Bring the newest image of each page to the database, in the order of its pages, with a flush before (of the
+        log) and after (of the database)."""
         distinct, back = np.unique(pages[::-1], return_index=True)
         target = (self._database + distinct) * GRAIN
         source = (self._log + len(pages) - 1 - back) * GRAIN
@@ -125,6 +125,6 @@ class Wal(Program):
 
 
 def woven(parts: list[Columns]) -> Columns:
-    """One of each in turn; they are of one length."""
+    """The parts, which have equal lengths, interleaved: one request of each in turn."""
     op, offset, length, source = (np.stack(column, axis=1).ravel() for column in zip(*parts, strict=True))
     return op, offset, length, source

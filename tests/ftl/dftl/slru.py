@@ -1,6 +1,6 @@
 """A small model of DFTL's cache, written apart from it: a segmented LRU of entries, and which translation pages exist.
 
-It is told of look-ups alone, in their order. What cleaning does to a device changes neither which entries are cached
+It is given look-ups alone, in their order. What cleaning does to a device changes neither which entries are cached
 nor which pages there are: an entry that is not cached has its page already.
 """
 

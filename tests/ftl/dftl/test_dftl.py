@@ -309,7 +309,7 @@ def test_a_look_sees_a_page_that_came_back_to_where_it_was_looked_at() -> None:
 
 
 def test_what_damage_left_is_still_known_to_be_so_after_a_clean_mount() -> None:
-    """LPAs of a page that was made again may all name one page: the live pages are no count of them, then or later."""
+    """LPAs of a rebuilt translation page may all name one page: the live pages are no count of them, then or later."""
     line = (
         "ftl=dftl preset=tiny-24d opt.buffer=0 opt.checkpoint_every=9 opt.cmt_bytes=1 fault=misdirect=42 "
         "cut=22:unstable program='w73+4 w37 w61 i r i w69 w55+2 r w22 w32+3 w73 w56+3 w70 t29+4 w54 w24 w62 f w54 "

@@ -290,7 +290,7 @@ def test_a_page_that_the_host_took_along_is_missed(disk: Disk) -> None:
 
 
 def test_a_durable_page_that_is_gone_is_told_when_it_is_read(disk: Disk) -> None:
-    """Nobody looks at it in the recovery, as at none that a checkpoint covers: its LPA gives EIO, nothing older."""
+    """Recovery does not read it, as no page that a checkpoint covers: its LPA gives EIO, nothing older."""
     from nandimg._torn import spoil
 
     disk.version += 1
@@ -366,7 +366,7 @@ def test_acknowledged_pages_in_the_nvram_buffer_come_back(disk: Disk) -> None:
 
 
 def test_the_ledger_has_its_places(disk: Disk) -> None:
-    """Four bytes more a pending entry, in DRAM; the region's bytes are told beside."""
+    """Four bytes more a pending entry, in DRAM; the region's bytes are reported separately."""
     mapping: Any = disk.device.ssd.mapping
     packed, _ = mapping.tables()["pending"]
     assert packed == 16 * mapping.pending.room
@@ -411,7 +411,7 @@ def test_a_saved_slot_that_a_trim_may_have_made_old(disk: Disk, trimmed: bool) -
     disk.truth[7] = 2
     disk.device.write(7 * PAGE, disk.content(7))
     if trimmed:
-        disk.device.trim(30 * PAGE, PAGE)  # nobody flushes it: the page may be back
+        disk.device.trim(30 * PAGE, PAGE)  # not flushed: the page may be back
     report = disk.crash()
     assert step(report, "battery").note[0].isdigit()  # it is believed all the same
     assert (step(report, "scan").note == "not needed") is not trimmed

@@ -20,7 +20,7 @@ MULTIWAY = Option("multiway", 1, "1: a merge takes all runs that it is going to 
 
 
 class Beside(PageBitmap):
-    """The page bitmap, and a Gecko that nobody but a test reports to."""
+    """The page bitmap, and a Gecko that only a test reports to."""
 
     gecko: Gecko
 

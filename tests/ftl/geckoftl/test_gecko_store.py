@@ -65,7 +65,7 @@ def test_a_page_bitmap_is_in_neither_dram_nor_checkpoint(ftl: str) -> None:
 @pytest.mark.parametrize(("tier", "cuts"), bounded(dict.fromkeys(TIERS, 100), dict.fromkeys(TIERS, 600)))
 def test_power_cuts(ftl: str, tier: str, cuts: int) -> None:
     result = campaign.run(ftl, tier, 0, cuts)
-    # The page map does not have Gecko made again where a page of it is spoilt; geckoftl's mapping does.
+    # The page map does not rebuild Gecko if a page of it is spoilt; geckoftl's mapping does.
     failures = [one for one in result.failures if "a page of Logarithmic Gecko cannot be read" not in one.why]
     assert not failures, "\n".join(map(str, failures[:5]))
     assert result.cuts >= cuts

@@ -68,7 +68,7 @@ def test_the_bound_costs_programs() -> None:
 
 
 def test_a_recovery_writes_what_it_found_before_the_host_is_served(tmp_path: Path) -> None:
-    """The step `sync`, behind the recovery's checkpoint; a mount to read leaves it out."""
+    """The step `sync`, after the recovery's checkpoint; a read-only mount leaves it out."""
     path, how = tmp_path / "image.nand", {"buffer": "0", "cmt_bytes": str(200 * ENTRY_BYTES)}
     nandimg.create(path, SMALL)
     with Device.open(path, ftl="lazyftl", options=how) as device:
@@ -146,7 +146,7 @@ def test_without_fences_a_crash_is_recovered_from_a_checkpoint(ftl: str, tmp_pat
 
 @pytest.mark.parametrize("ftl", ["lazyftl", "ibftl"])
 def test_a_translation_page_that_is_lost_loses_no_page(ftl: str, tmp_path: Path) -> None:
-    """The newest version of one was durable and cannot be read: all pages are read, and somebody is told."""
+    """The newest version of one was durable and cannot be read: all pages are read, and it is reported."""
     path = tmp_path / "image.nand"
     how = filled(path, ftl)
     held = worn_and_killed(path, how, 900, 2)

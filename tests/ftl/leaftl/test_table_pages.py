@@ -271,7 +271,7 @@ def test_a_page_that_goes_bad_under_a_mount_is_made_again(tmp_path: Path) -> Non
 
 
 def test_what_may_be_lost_with_it_does_not_read_as_a_hole(tmp_path: Path) -> None:
-    """If a live page does not say whose it is, an LPA of which no page is found cannot be told from that page's."""
+    """If a live page does not say whose it is, it may belong to any LPA of which no page is found."""
     path = tmp_path / "image"
     create(path, SMALL)
     with Device.open(path, ftl="leaftl", options=OPTIONS) as device:
@@ -293,9 +293,9 @@ def test_what_may_be_lost_with_it_does_not_read_as_a_hole(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("clean", "all_of_them"), [(True, False), (False, False), (False, True)])
 def test_a_page_that_a_mount_cannot_read(tmp_path: Path, clean: bool, all_of_them: bool) -> None:
-    """It is made again of what the live pages say; or, if that is not known yet because the recovery itself has to ask
-    it, the checkpoint that names it is of no use. An alarm says which. A clean mount reads no such page: whoever needs
-    it makes it again, and fsck tells."""
+    """It is rebuilt from the live pages; or, if those are not known yet because the recovery itself needs it, the
+    checkpoint that names it is of no use. An alarm says which. A clean mount reads no such page: the first use
+    rebuilds it, and fsck reports it."""
     path, rnd = tmp_path / "image", random.Random(9)
     create(path, SMALL)
     device = Device.open(path, ftl="leaftl", options=OPTIONS)

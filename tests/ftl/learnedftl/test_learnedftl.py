@@ -177,7 +177,7 @@ def test_models_outlast_a_clean_unmount(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_behind_a_cut_pages_that_are_read_train_models_again(tmp_path: Path, checkpoint: bool) -> None:
-    """A recovery takes no models, though the checkpoint that it stands on is a clean one and has them: pages were
+    """A recovery takes no models, though its checkpoint is a clean one and has them: pages were
     written since. A double read of each translation page, and the share of modelled reads is what it was."""
     path = tmp_path / "img"
     options = {"buffer": "0", "cmt_bytes": str(24 * UNIT_TAKES)}
@@ -424,7 +424,7 @@ def test_groups_and_owners_as_they_are_shown() -> None:
 
 
 def test_what_is_drawn_of_a_model_are_the_pages_that_it_knows() -> None:
-    """Behind a recovery, when no model was trained yet, what the map gives is drawn."""
+    """After a recovery, when no model was trained yet, what the map gives is drawn."""
     device = grouped()
     write(device, 0, GROUPED.lpas)
     for lpa in random.Random(4).sample(range(GROUPED.lpas), 300):

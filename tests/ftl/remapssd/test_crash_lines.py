@@ -39,12 +39,12 @@ LINES = {
     "m0-51+2 w50 w49 p40-44+1 r e11-29+1 w20 w0 w27 p0-27+2 i w25 p21-42+1 w15 w33 p5-6+1 f w0 i f w45 e0-1+2 w15+4 i "
     "m12-23+1 w17 m35-39+2 t0+2 p1-18+2 f r w0 p0-0+1 i p37-9+2 w14+1 m37-37+2 t14+3 w15 m0-5+2 w0 f t32+1 w0 i "
     "p51-52+1'",
-    # A page of several LPAs that cannot be read was moved for one that an entry brought, and its own LPA stayed behind.
+    # A page of several LPAs that cannot be read was moved for one that an entry brought, and its own LPA was not moved.
     "a lost page of several LPAs": "ftl=remapssd preset=tiny-24d fault=flip=56:40 fault=flip=110:40 cut=25:prefix-old "
     "program='w0+80 w0+80 p45-1+4 e13-66+5 w47+6 w25+6 e0-4+5 w69+3 w20+5 w57+4 w34+6 w40+5 w3+5 w24+6 w68+4 w71+2 "
     "w28+2 w66+5 w33+1 w76+1 w38+4 w30+4 w58+4'",
     # The only checkpoint was lost, and trims with it: one page here and there in each block counted again, and none was
-    # free. The mount writes and cleans behind that.
+    # free. The mount writes and cleans after that.
     "no block is free where the only checkpoint is lost": "ftl=remapssd preset=tiny-16 opt.references=3 "
     "cut=3:prefix-old program='w0+56 w0+56 w0+35 w28+5 t41 w3+3 p2-0+18 w30+4 t33 w45+6 m25-34+7 w0+5 p26-27+14 w12+5 "
     "p30-37+11 w45+2 w46+5 t12 w9+6 w1+4 p3-10+17 w36+4 w42+4 w35+5 w19+4 w18+3 w43+6 xc w0+56 f p3-9+20 w1+9 f r'",

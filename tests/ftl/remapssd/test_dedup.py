@@ -55,7 +55,7 @@ def test_what_one_changes_the_others_keep() -> None:
     device.write(0, other)
     device.trim(PAGE, PAGE)
     assert [device.read(lpa * PAGE, PAGE) for lpa in range(3)] == [other, bytes(PAGE), data]
-    device.write(3 * PAGE, data)  # it is known for as long as anybody has it
+    device.write(3 * PAGE, data)  # it is known for as long as an LPA has it
     assert found(device) == 3
     assert device.problems() == []
 
@@ -74,7 +74,7 @@ def test_a_page_that_is_full_is_written_once_more_and_found_there() -> None:
     stats = device.stats()
     assert stats["nand"]["by_cause"]["program"]["host"] == 3
     assert found(device) == 9
-    assert stats["scheme"]["dedup_reads"] == 9  # nothing is compared with a page that nobody may join
+    assert stats["scheme"]["dedup_reads"] == 9  # nothing is compared with a page that no LPA may join
 
 
 def test_contents_are_right_while_it_cleans() -> None:

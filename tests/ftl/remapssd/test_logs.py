@@ -80,7 +80,7 @@ def test_entries_say_when_and_whether_the_source_went() -> None:
 
 @pytest.mark.parametrize("rival", ["flog", "nlog"])
 def test_each_cleaning_reads_the_whole_log(rival: str) -> None:
-    """Whether or not anything in the superblock was remapped: nobody knows before."""
+    """Whether or not anything in the superblock was remapped: that is not known before."""
     here = Mirrored(rival=rival, nvram=NVRAM)
     here.write(0, 1000)
     here.remap(500, 0, 200)
@@ -107,7 +107,7 @@ def test_each_cleaning_reads_the_whole_log(rival: str) -> None:
 
 @pytest.mark.parametrize("rival", ["flog", "nlog"])
 def test_a_full_log_is_written_anew(rival: str) -> None:
-    """Entries that do not count any more take its room until then, whoever has left."""
+    """Invalid entries take its room until then, whichever LPA was unmapped."""
     here = Mirrored(rival=rival, nvram=NVRAM)
     rmm = here.device.ssd.mapping.rmm
     here.write(0, 60)

@@ -214,7 +214,7 @@ def test_a_source_in_the_write_buffer_is_written_first() -> None:
     assert here.ppa(100) == here.ppa(1) is not None
     here.write(200)
     here.remap(300, 200)
-    here.write(300)                        # a target in the buffer makes way for what comes behind it
+    here.write(300)                        # a target in the buffer is superseded by what comes after
     here.remap(300, 0)
     here.write(0)
     here.check()
@@ -276,7 +276,7 @@ def test_nvram_that_is_full_makes_writes() -> None:
     assert figures["remap_refused_full"] > 0
     assert here.programs() == 400 - figures["remap_done"]
     here.check()
-    here.trim(300, 200)                    # then there is room again, behind a sync
+    here.trim(300, 200)                    # then there is room again, after a sync
     assert here.figures["rmm_valid"] == 0
     here.remap(500, 0, 10)
     assert here.figures["remap_done"] > figures["remap_done"]
@@ -362,7 +362,7 @@ def test_a_page_with_many_sharers_moves_with_them() -> None:
 
 
 def test_groups_are_written_anew_when_nvram_is_full() -> None:
-    """Active NVRAM GC: a group has entries that are invalid beside some that stay, so nobody gives it up."""
+    """Active NVRAM GC: a group has invalid entries besides valid ones, so it is not freed otherwise."""
     here = Mirrored(segment=128, nvram=128 * 24)
     here.write(0, 40)
     here.remap(100, 0, 5)

@@ -138,8 +138,8 @@ def test_what_is_prefetched_is_not_known_before_its_page_is_read() -> None:
 
 
 def test_selective_prefetching_follows_the_nodes() -> None:
-    """Three nodes more that went than came: on, and a miss behind three cached neighbours brings three more. Three
-    more that came: off."""
+    """Three nodes more evicted than loaded: on, and a miss after three cached neighbours brings three more. Three more
+    loaded: off."""
     device = tpftl(400, WIDE, prefetch="selective")
     write(device, 0, WIDE.lpas)
     device.trim(0, 5 * PER_PAGE * PAGE)  # trims take nodes away, and count for nothing

@@ -1,6 +1,6 @@
 """A small model of TPFTL's cache, written apart from it: nodes of entries, what a miss loads, and what leaves.
 
-It is told of requests alone. That holds while cleaning moves nothing: what it moves makes cached entries dirty.
+It is given requests alone. It is exact while cleaning moves nothing: what it moves makes cached entries dirty.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def content(seed: str, generation: int, size: int) -> bytes:
 
 
 class Writer:
-    """``files`` is what is acknowledged: name -> [generation, size]."""
+    """``files`` holds what is acknowledged: name -> [generation, size]."""
 
     def __init__(self, root: Path, log: int, seed: str, state: dict[str, Any]) -> None:
         self.root = root
@@ -50,12 +50,12 @@ class Writer:
         os.write(self.log, (json.dumps(what) + "\n").encode())
 
     def run(self) -> None:
-        """Change after change; an OSError ends it."""
+        """Make changes in a row until an OSError."""
         while True:
             self.step()
 
     def step(self) -> None:
-        """One change, announced, made, made durable, acknowledged. Now and then noise that nobody waits for."""
+        """One change: logged, made, made durable, acknowledged. In 30 % of the steps, noise without an fsync first."""
         if self.rnd.random() < 0.3:
             self.noise()
         names = [name for name in self.files if name.startswith("f")]
@@ -70,7 +70,7 @@ class Writer:
         getattr(self, kind)(name)
 
     def fresh(self, name: str, size: int | None = None) -> tuple[list[int], bytes]:
-        """(what will be recorded, the bytes) of a new generation of ``name``."""
+        """(record, bytes) of a new generation of ``name``."""
         size = self.rnd.choice(SIZES) if size is None else size
         return [self.generation, size], content(self.seed, self.generation, size)
 
@@ -84,7 +84,7 @@ class Writer:
             os.close(handle)
 
     def create(self, name: str) -> None:
-        """A new file, and its name made durable."""
+        """Create a file, and make its name durable."""
         meant, data = self.fresh(name)
         self.say(kind="create", name=name, meant=meant)
         self.put(name, data, os.O_CREAT | os.O_EXCL)
@@ -92,14 +92,14 @@ class Writer:
         self.done(name, meant)
 
     def overwrite(self, name: str) -> None:
-        """The same size in the same place: each block is old or new at any time."""
+        """Write new bytes of the same size in place: each block is old or new at any time."""
         meant, data = self.fresh(name, self.files[name][1])
         self.say(kind="overwrite", name=name, meant=meant)
         self.put(name, data, 0)
         self.done(name, meant)
 
     def replace(self, name: str) -> None:
-        """A whole new file under another name, then renamed over the old: old or new, never between."""
+        """Write a new file under another name and rename it over the old: old or new, never a mix."""
         meant, data = self.fresh(name)
         self.say(kind="replace", name=name, meant=meant)
         self.put("tmp", data, os.O_CREAT | os.O_TRUNC)
@@ -108,7 +108,7 @@ class Writer:
         self.done(name, meant)
 
     def rename(self, name: str) -> None:
-        """Another name, which may be taken."""
+        """Rename to another name, which may exist."""
         to = self.rnd.choice([f"f{i}" for i in range(NAMES) if f"f{i}" != name])
         self.say(kind="rename", name=name, to=to)
         os.rename(name, to, src_dir_fd=self.folder, dst_dir_fd=self.folder)
@@ -116,14 +116,14 @@ class Writer:
         self.done(to, self.files[name], gone=name)
 
     def delete(self, name: str) -> None:
-        """Gone, and durably so."""
+        """Delete the file, and make that durable."""
         self.say(kind="delete", name=name)
         os.unlink(name, dir_fd=self.folder)
         os.fsync(self.folder)
         self.done(None, None, gone=name)
 
     def noise(self) -> None:
-        """A file that is not waited for and may hold anything after a crash."""
+        """Write a file without an fsync, which may hold anything after a crash."""
         handle = os.open(f"noise{self.rnd.randrange(4)}", os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=self.folder)
         try:
             os.pwrite(handle, self.rnd.randbytes(self.rnd.choice(SIZES)), 0)
@@ -131,7 +131,7 @@ class Writer:
             os.close(handle)
 
     def done(self, name: str | None, record: list[int] | None, gone: str | None = None) -> None:
-        """The change is acknowledged."""
+        """Record and log that the change is acknowledged."""
         if gone is not None:
             del self.files[gone]
         if name is not None and record is not None:
@@ -139,9 +139,9 @@ class Writer:
         self.say(done=self.generation, name=name, record=record, gone=gone, up=self.is_up())
 
     def is_up(self) -> bool:
-        """Whether the file system still answers behind its fsync. After a shutdown, xfs returns 0 for the fsync of a
-        folder without having written anything: its log dropped the change, so none seems to be left to write. What
-        it says is then worth nothing, and the log says so."""
+        """Whether the file system still answers after its fsync. After a shutdown, xfs returns 0 for the fsync of a
+        folder without writing anything: its log dropped the change, so nothing seems to be left to write. Such an
+        acknowledgement is worthless, so the log has this flag."""
         try:
             os.fstat(self.folder)
         except OSError:
@@ -150,7 +150,7 @@ class Writer:
 
 
 def log_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a log; a last one that was cut short is left out."""
+    """The lines of a log; an incomplete last line is left out."""
     for line in path.read_bytes().splitlines():
         with suppress(ValueError):
             yield json.loads(line)

@@ -3,7 +3,7 @@ its own, and knows nothing of flashfs.
 
     python sqlite.py DATABASE LOG SEED JOURNAL_MODE LAST
 
-Transaction after transaction from LAST + 1 on; each is a function of SEED and its number alone. LOG, which lies
+It commits transactions LAST + 1, LAST + 2 and so on; each is a function of SEED and its number alone. LOG, which lies
 elsewhere, gets a line before each COMMIT and one after it has returned (it is acknowledged). It ends at the first
 error: 0 if the device may be gone, 3 if not; the error is on stderr.
 """
@@ -22,8 +22,8 @@ KEYS = 120
 SIZES = (20, 300, 1500, 5000, 20_000)  #: bytes of a payload: some rows to a page, and some pages to a row
 
 # FULL makes a commit durable in WAL mode. In DELETE mode a commit is the removal of the rollback journal, and only
-# EXTRA syncs the folder behind it: under FULL, a journal that comes back after a power cut takes an acknowledged commit
-# back.
+# EXTRA syncs the folder afterwards: under FULL, the journal may reappear after a power cut and roll back an
+# acknowledged commit.
 SYNCHRONOUS = {"DELETE": "EXTRA", "WAL": "FULL"}
 
 SCHEMA = (
@@ -33,8 +33,8 @@ SCHEMA = (
     "CREATE INDEX by_crc ON rows (crc)",
 )
 
-# What SQLite says when the device is gone. CORRUPT too: what the kernel could not write back it may forget, and xfs
-# then reads as zeros what was written a moment ago. Whether the database is damaged is for its next reader to say.
+# What SQLite returns when the device is gone. CORRUPT too: the kernel may drop pages that it could not write back, and
+# xfs then reads zeros where data was just written. Whether the database is damaged is judged after the recovery.
 GONE = (
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_CANTOPEN,
@@ -48,9 +48,9 @@ Change = tuple[int, int | None]
 
 
 def changes(seed: str, number: int) -> list[Change]:
-    """What a transaction does."""
+    """The changes of a transaction."""
     rnd = random.Random(f"sqlite {seed} {number}")
-    few = rnd.randint(1, 6) if rnd.random() < 0.9 else 40  # many spill out of the page cache before their commit
+    few = rnd.randint(1, 6) if rnd.random() < 0.9 else 40  # 40 changes spill out of the page cache before the commit
     return [(rnd.randrange(KEYS), None if rnd.random() < 0.2 else rnd.choice(SIZES)) for _ in range(few)]
 
 
@@ -60,7 +60,7 @@ def payload(seed: str, number: int, key: int, size: int) -> bytes:
 
 
 def connect(database: str, mode: str) -> sqlite3.Connection:
-    """Open, and recover whatever a crash left, which is SQLite's own doing."""
+    """Open the database; SQLite recovers what a crash left."""
     connection = sqlite3.connect(database, isolation_level=None)
     try:
         connection.execute(f"PRAGMA synchronous={SYNCHRONOUS[mode]}")
@@ -73,7 +73,7 @@ def connect(database: str, mode: str) -> sqlite3.Connection:
 
 
 def create(database: str, mode: str) -> None:
-    """An empty database in that journal mode, which it keeps."""
+    """Create an empty database in that journal mode, which it keeps."""
     with closing(connect(database, mode)) as connection:
         connection.execute(f"PRAGMA journal_mode={mode}")
         for statement in SCHEMA:
@@ -81,7 +81,7 @@ def create(database: str, mode: str) -> None:
 
 
 def change(connection: sqlite3.Connection, seed: str, number: int) -> None:
-    """All changes of one transaction, inside it."""
+    """Make all changes of one transaction; the caller begins and commits it."""
     for key, size in changes(seed, number):
         if size is None:
             connection.execute("DELETE FROM rows WHERE key = ?", (key,))
@@ -92,7 +92,7 @@ def change(connection: sqlite3.Connection, seed: str, number: int) -> None:
 
 
 def run(connection: sqlite3.Connection, log: int, seed: str, number: int) -> None:
-    """Transaction after transaction; an error ends it. Now and then one that is rolled back and leaves nothing."""
+    """Commit transactions in a row until an error. One in 16 is preceded by one that is rolled back."""
     while True:
         if number % 16 == 0:
             connection.execute("BEGIN IMMEDIATE")

@@ -5,8 +5,8 @@ them. It runs as a script, in a process of its own.
 
 The transactions are those of sqlite.py, the database that of EXAMPLES/sqlite_wal.py, and ROOT is where flashfs is. LOG,
 which lies elsewhere, also gets a line when a checkpoint remaps its first page, one when its last page is durable, and
-`now` at the AT-th page that is remapped. Then it wants to be killed, and waits for it (PACE ``park``), is slow from
-page to page (``slow``), or goes on (``run``).
+`now` at the AT-th page that is remapped. From there the kill may come: it waits for it (PACE ``park``), pauses after
+each page (``slow``), or goes on (``run``).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SLOW_S = 0.002
 
 
 def connect(database: str, mode: str, vfs: str) -> Any:
-    """Open, which recovers what a crash left. The log stays when the database is closed, and nothing but ``checkpoint``
-    takes from it."""
+    """Open the database, which recovers what a crash left. The log stays when the database is closed: only an explicit
+    checkpoint shortens it."""
     import apsw
 
     connection = apsw.Connection(database, vfs=vfs)
@@ -37,11 +37,11 @@ def connect(database: str, mode: str, vfs: str) -> Any:
 
 
 class Aim:
-    """Counts the pages that are remapped, notes where checkpoints begin and end, and where the device is to die."""
+    """Counts the pages that are remapped, and logs where checkpoints begin and end and where the kill may come."""
 
     def __init__(self, disk: Path, log: int, at: int, pace: str) -> None:
         self.disk, self.log, self.at, self.pace = disk, log, at, pace
-        self.vfs: Any = None  # held: SQLite forgets one that nobody has
+        self.vfs: Any = None  # keeps the VFS alive
         self.remapped = 0
         self.inside = False
 
@@ -63,14 +63,14 @@ class Aim:
                 time.sleep(SLOW_S)
 
     def synced(self) -> None:
-        """The database is durable: of a checkpoint, all of it."""
+        """The database was synced: a checkpoint under way is complete and durable."""
         if self.inside:
             self.note("checkpointed")
             self.inside = False
 
 
 def aimed(sqlite_wal: Any, extents: Any, aim: Aim) -> Any:
-    """The example's VFS, whose database tells ``aim``."""
+    """The example's VFS, whose database reports remapped pages and syncs to ``aim``."""
 
     class Database(sqlite_wal.Database):
         def xWrite(self, data: bytes, offset: int) -> None:
@@ -92,7 +92,7 @@ def aimed(sqlite_wal: Any, extents: Any, aim: Aim) -> Any:
 
 
 def run(connection: Any, log: int, seed: str, number: int) -> None:
-    """Transaction after transaction, and a checkpoint when the log is long; an error ends it."""
+    """Commit transactions in a row, with a checkpoint when the log has FRAMES frames, until an error."""
     from flashfs.crash.kill.writers import sqlite as writer
 
     frames = [0]
@@ -128,7 +128,7 @@ def main(disk: str, log: str, seed: str, last: str, at: str, pace: str, *folders
         print(f"writer: {type(error).__name__}: {error}", file=sys.stderr)
         code = getattr(error, "result", None)
         if isinstance(error, OSError) or code in writer.GONE:
-            os._exit(0)  # not through what SQLite would still do with files that are gone
+            os._exit(0)  # skips SQLite's cleanup, which would fail: the files are gone
     os._exit(3)
 
 
