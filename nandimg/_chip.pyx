@@ -331,7 +331,7 @@ cdef class Chip(Nand):
             self.channel_time[i].busy = 0
         self.nvram_time.busy = 0
 
-    def become(self, Chip other not None):
+    def copy_from(self, Chip other not None):
         """Copy the contents of ``other``, bit for bit, as if the power had just come on. Both are chips in memory with
         the same layout, else ValueError. Only data that differs is written, so similar chips cost little."""
         cdef uint64_t at, n
@@ -513,7 +513,7 @@ cdef class Chip(Nand):
                 return True
         return False
 
-    cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil:
+    cdef int mark_synced(self, uint32_t block, uint32_t pages) except -1 nogil:
         if not self.readonly and self.health(block) == BLOCK_GOOD and pages > self.mark(block):
             self.write_entry(block, self.erases(block), pages, BLOCK_GOOD)
         return 0
@@ -908,7 +908,7 @@ cdef class Chip(Nand):
         self.homes[block] = NO_HOME
         return 0
 
-    def let_go(self, uint32_t block):
+    def punch(self, uint32_t block):
         self.require_open()
         self.give_back(block)
 

@@ -79,8 +79,8 @@ cdef class NandFilter(Nand):
     cdef bint lost_erase(self, uint32_t block) noexcept nogil:
         return self.inner.lost_erase(block)
 
-    cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil:
-        return self.inner.vouch(block, pages)
+    cdef int mark_synced(self, uint32_t block, uint32_t pages) except -1 nogil:
+        return self.inner.mark_synced(block, pages)
 
     cdef int disclaim(self, uint32_t block) except -1 nogil:
         return self.inner.disclaim(block)

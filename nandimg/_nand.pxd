@@ -66,7 +66,7 @@ cdef class Nand:
     cdef int health(self, uint32_t block) noexcept nogil
     cdef uint32_t synced(self, uint32_t block) noexcept nogil
     cdef bint lost_erase(self, uint32_t block) noexcept nogil
-    cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil
+    cdef int mark_synced(self, uint32_t block, uint32_t pages) except -1 nogil
     cdef int disclaim(self, uint32_t block) except -1 nogil
     cdef int announce(self, uint32_t pages) except -1 nogil
     cdef int retire(self, uint32_t block) except -1 nogil

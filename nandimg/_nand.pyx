@@ -65,7 +65,7 @@ cdef class Nand:
         They cannot be read; the rest of the block is from before that erase. Reads the records of all its pages."""
         return False
 
-    cdef int vouch(self, uint32_t block, uint32_t pages) except -1 nogil:
+    cdef int mark_synced(self, uint32_t block, uint32_t pages) except -1 nogil:
         """Raise ``synced`` to ``pages``: the caller has read them since the last durable sync, and they are whole."""
         return 0
 
@@ -190,7 +190,7 @@ cdef class Nand:
         self.require_open()
         self.retire(block)
 
-    def let_go(self, uint32_t block):
+    def punch(self, uint32_t block):
         """The block's content is not needed any more: a chip in memory may drop it before the erase."""
 
     def erase_count(self, uint32_t block):

@@ -68,12 +68,12 @@ class Rack:
         if not free:
             chip = self._make(mold)
             if like is not None:
-                chip.become(like)
+                chip.copy_from(like)
             return chip
         chip = free.pop()
         if like is None and mold not in self.blank:
             self.blank[mold] = self._make(mold)
-        chip.become(like or self.blank[mold])
+        chip.copy_from(like or self.blank[mold])
         return chip
 
     def give(self, mold: Mold, chip: Chip, *, unused: bool = False) -> None:

@@ -363,7 +363,7 @@ def test_a_chip_in_memory_gives_back_what_nobody_asks_for_again() -> None:
     assert chip.read_page(0, 255)[:2] == (1, bytes([7]) * 4096)
     for block in range(4):
         chip.erase_block(block)
-        chip.let_go(block + 4)
+        chip.punch(block + 4)
     assert held() <= full - 6 * 256 * 4096  # the mapping may have neighbours, which come and go
     assert chip.read_page(5, 0)[:2] == (1, bytes(4096))  # its record is there; what it held is not asked for
     chip.program_page(0, 0, None, b"")

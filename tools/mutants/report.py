@@ -49,7 +49,7 @@ DURABLE: dict[str, str] = {
     "flashfs/ftl/leaftl/mapping.pyx": "bind insert_unsorted moved confirm unbind stamp lpas_of page_gone tend",
     "flashfs/ftl/leaftl/lookup.pyx": "owner_of claimed places settle only_live listed read_list",
     "flashfs/ftl/leaftl/recovery.pyx": "recovered relearn recovery_ends reset save load misfit",
-    "nandimg/_chip.pyx": """record_crc write_record write_entry health mark synced vouch find_next judge_spare
+    "nandimg/_chip.pyx": """record_crc write_record write_entry health mark synced mark_synced find_next judge_spare
         write_data program take_page take_again erase erases_after sync retire nvram_store nvram_pair nvram_load
         boot_write boot_read block_table_problem spare_is_blank entry_check""",
 }

@@ -814,7 +814,7 @@ cdef class Ssd(Engine):
         self.hint_may_be_clean = self.mount_due = clean
         for block in self.checkpointer.to_release(old, clean):
             self.pool.release(block, self.now_ns)
-            self.nand.let_go(block)
+            self.nand.punch(block)
         self.pool.release_pending(self.pool.pending_n)
         self.checkpointer.ends()
         self.since_checkpoint = 0

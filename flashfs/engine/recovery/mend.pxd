@@ -8,6 +8,6 @@ cdef class Mender(Resolver):
     cdef bint forget_homeless(self) except -1
     cdef mend(self, why)
     cdef int keep_owned(self) except -1
-    cdef settle_disputes(self, set ppas)
+    cdef resolve_disputes(self, set ppas)
     cdef int bury(self, const uint8_t* owned) except -1
     cdef ask_pages(self)

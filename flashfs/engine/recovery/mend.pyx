@@ -73,7 +73,7 @@ cdef class Mender(Resolver):
                 else:
                     owned[ppa >> 3] |= <uint8_t> (1 << (ppa & 7))
                 lpa = ssd.mapping.next_named(lpa + 1, ssd.lpas)
-            self.settle_disputes(disputed)
+            self.resolve_disputes(disputed)
             for _, ppa in ssd.owned_pages():
                 owned[ppa >> 3] |= <uint8_t> (1 << (ppa & 7))
             self.bury(owned)
@@ -81,7 +81,7 @@ cdef class Mender(Resolver):
             free(owned)
         return 0
 
-    cdef settle_disputes(self, set ppas):
+    cdef resolve_disputes(self, set ppas):
         """Let one LPA keep each of these pages, and unmap the others."""
         cdef uint32_t lpa, ppa
         cdef Ssd ssd = self.ssd

@@ -22,6 +22,6 @@ cdef class Worker(Mender):
     cdef int free_more(self) except -1
     cdef mark_in_log(self, uint32_t block)
     cdef int tell_blocks(self, bint reopens) except -1 nogil
-    cdef int vouch_unread(self, uint32_t block) except -1 nogil
+    cdef int mark_unread(self, uint32_t block) except -1 nogil
     cdef bint hint_late(self) except -1
     cdef clean_if_full(self)

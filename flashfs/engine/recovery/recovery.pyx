@@ -294,7 +294,7 @@ cdef class Worker(Mender):
                 return "not needed"
             self.load_base()
         note = Scanner.scan(self)
-        self.settle_validity()
+        self.resolve_validity()
         return note
 
     cdef follow_moves(self, uint64_t order):
@@ -482,12 +482,12 @@ cdef class Worker(Mender):
             if self.undone and self.ssd.pool.state[block] == STATE_FREE and not self.is_collected(block):
                 self.ssd.nand.disclaim(block)
             elif self.marks[block] & SCANNED and not self.is_collected(block):
-                self.ssd.nand.vouch(block, self.whole[block])
+                self.ssd.nand.mark_synced(block, self.whole[block])
             elif self.spared and self.ssd.validity.count(block) and self.ssd.nand.synced(block) == 0:
-                self.vouch_unread(block)
+                self.mark_unread(block)
         return 0
 
-    cdef int vouch_unread(self, uint32_t block) except -1 nogil:
+    cdef int mark_unread(self, uint32_t block) except -1 nogil:
         """Without a scan: note the whole pages of a block with live pages of which no sync has a note. Otherwise, if
         its first page became unreadable, the block would look like one whose erase had begun."""
         cdef Oob oob
@@ -496,7 +496,7 @@ cdef class Worker(Mender):
             page += 1
         if page and self.full_read(block * self.ssd.pages_per_block + page - 1, &oob) != PAGE_OK:
             page -= 1                       # that program was interrupted
-        return self.ssd.nand.vouch(block, page)
+        return self.ssd.nand.mark_synced(block, page)
 
     def fit(self):
         """Check that mapping, validity and pool are consistent, repair them if not, and make the device ready."""

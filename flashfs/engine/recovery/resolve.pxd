@@ -17,16 +17,16 @@ cdef class Resolver(RecordTaker):
     cdef Owner owner                       # the owner of the pages being settled
     cdef bint of_user                      # ... it is the mapping
     cdef bint restamps                     # its copies may be stamped differently from their originals
-    cdef SpillArray moves                     # found in the current settle_all
+    cdef SpillArray moves                     # found in the current resolve_entries
     cdef uint32_t shift                    # log2 of pages per block; 0: not a power of two
     cdef uint8_t* recent                   # per block: look for the originals of copies in it; or NULL
     cdef bint spared                       # the mapping is complete without a scan: none was done
 
     @cython.final
-    cdef int settle_validity(self) except -1
+    cdef int resolve_validity(self) except -1
 
     @cython.final
-    cdef int settle_kind(self, int kind) except -1
+    cdef int resolve_kind(self, int kind) except -1
 
     @cython.final
     cdef resolve_all(self)
@@ -35,7 +35,7 @@ cdef class Resolver(RecordTaker):
     cdef bint newly(self, blocks, uint8_t mark) except -1
 
     @cython.final
-    cdef int settle_all(self, Entry* at, uint64_t n) except -1 nogil
+    cdef int resolve_entries(self, Entry* at, uint64_t n) except -1 nogil
 
     @cython.final
     cdef int apply_trims(self) except -1 nogil
@@ -47,7 +47,7 @@ cdef class Resolver(RecordTaker):
     cdef int kill_olds(self, uint32_t n) except -1 nogil
 
     @cython.final
-    cdef int settle(self, const Entry* of, uint64_t n) except -1 nogil
+    cdef int resolve_versions(self, const Entry* of, uint64_t n) except -1 nogil
 
     @cython.final
     cdef int drop_superseded(self, uint32_t block) except -1 nogil
@@ -69,7 +69,7 @@ cdef class Resolver(RecordTaker):
     cdef uint64_t trimmed_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil
 
     @cython.final
-    cdef int settle_named(self, const Entry* of, uint64_t n) except -1 nogil
+    cdef int resolve_named(self, const Entry* of, uint64_t n) except -1 nogil
 
     @cython.final
     cdef bint was_there(self, const Entry* copy, uint32_t base) except -1 nogil
@@ -84,7 +84,7 @@ cdef class Resolver(RecordTaker):
     cdef recount(self)
 
     @cython.final
-    cdef int settle_shared(self, const Entry* of, uint64_t n) except -1 nogil
+    cdef int resolve_shared(self, const Entry* of, uint64_t n) except -1 nogil
 
     @cython.final
     cdef int shared_moved(self, const Entry* of, uint32_t before) except -1 nogil

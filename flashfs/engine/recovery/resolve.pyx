@@ -46,7 +46,7 @@ cdef class Resolver(RecordTaker):
         free(self.recent)
 
     @cython.final
-    cdef int settle_validity(self) except -1:
+    cdef int resolve_validity(self) except -1:
         """Drop the checkpoint's validity of blocks that were opened again, and settle the validity store's own pages.
         Once after each load."""
         cdef uint32_t block
@@ -56,12 +56,12 @@ cdef class Resolver(RecordTaker):
             for block in range(self.ssd.nand.blocks):
                 if self.marks[block] & REOPENED:
                     self.ssd.validity.forget(block)
-        self.settle_kind(KIND_VALIDITY)
+        self.resolve_kind(KIND_VALIDITY)
         self.is_settled = True
         return 0
 
     @cython.final
-    cdef int settle_kind(self, int kind) except -1:
+    cdef int resolve_kind(self, int kind) except -1:
         """Settle the pages of a kind other than user pages."""
         cdef FoundPages entries = self.owned[kind]
         if entries is None or entries.count() == 0:
@@ -70,7 +70,7 @@ cdef class Resolver(RecordTaker):
         self.of_user = False
         with nogil:
             entries.sort(self.owner.ids)
-            self.settle_all(entries.entry(0), entries.count())
+            self.resolve_entries(entries.entry(0), entries.count())
         return 0
 
     @cython.final
@@ -80,17 +80,17 @@ cdef class Resolver(RecordTaker):
             self.entries.sort(self.ssd.lpas)
         while True:
             self.winners = 0
-            self.settle_validity()
+            self.resolve_validity()
             self.ssd.validity.pages_known()
             for kind in range(KINDS):      # before user pages, because locating an LPA reads translation pages
                 if kind != KIND_USER and kind != KIND_VALIDITY:
-                    self.settle_kind(kind)
+                    self.resolve_kind(kind)
             self.owner = self.ssd.mapping
             self.of_user = True
             self.restamps = self.ssd.mapping.recovery_restamps()
             with nogil:
                 self.apply_trims()
-                self.settle_all(self.entries.entry(0), self.entries.count())
+                self.resolve_entries(self.entries.entry(0), self.entries.count())
             erased = self.newly(self.ssd.mapping.recovery_erased(), REOPENED)
             hurt = len(self.alarms) > 0
             if not erased and not self.newly(self.ssd.mapping.recovery_conflicts(hurt),
@@ -114,7 +114,7 @@ cdef class Resolver(RecordTaker):
         return any_new
 
     @cython.final
-    cdef int settle_all(self, Entry* at, uint64_t n) except -1 nogil:
+    cdef int resolve_entries(self, Entry* at, uint64_t n) except -1 nogil:
         """Settle ``n`` entries of one owner, an LPA or id at a time, in ascending order."""
         cdef uint64_t i = 0, same
         self.moves.n = 0
@@ -123,7 +123,7 @@ cdef class Resolver(RecordTaker):
             same = 1
             while i + same < n and at[i + same].key == at[i].key:
                 same += 1
-            self.settle(at + i, same)
+            self.resolve_versions(at + i, same)
             i += same
         if self.names_all():
             with gil:
@@ -170,7 +170,7 @@ cdef class Resolver(RecordTaker):
         return self.ssd.validity.dead(self.ssd.olds, n)
 
     @cython.final
-    cdef int settle(self, const Entry* of, uint64_t n) except -1 nogil:
+    cdef int resolve_versions(self, const Entry* of, uint64_t n) except -1 nogil:
         """Bind the newest of ``n`` entries, all of one LPA or id, oldest first."""
         cdef const Entry* best
         cdef uint32_t old, before
@@ -179,9 +179,9 @@ cdef class Resolver(RecordTaker):
             if n == 0:
                 return 0
         if self.of_user and self.names_all():
-            return self.settle_named(of, n)
+            return self.resolve_named(of, n)
         if self.of_user and self.ssd.mapping.sharing is not None:
-            return self.settle_shared(of, n)
+            return self.resolve_shared(of, n)
         best = of + n - 1
         if self.of_user and self.trim_index.count() and self.trim_index.newest(best.key) > entry_seq(best):
             return 0
@@ -298,8 +298,8 @@ cdef class Resolver(RecordTaker):
     # move is undone.
 
     @cython.final
-    cdef int settle_named(self, const Entry* of, uint64_t n) except -1 nogil:
-        """As ``settle``, for such a mapping."""
+    cdef int resolve_named(self, const Entry* of, uint64_t n) except -1 nogil:
+        """As ``resolve_versions``, for such a mapping."""
         cdef const Entry* best = of + n - 1
         cdef uint32_t before
         if self.trim_index.count() and self.trim_index.newest(best.key) > entry_seq(best):
@@ -347,8 +347,8 @@ cdef class Resolver(RecordTaker):
             self.ssd.validity.recount()
 
     @cython.final
-    cdef int settle_shared(self, const Entry* of, uint64_t n) except -1 nogil:
-        """As ``settle``, where several LPAs may share a page. A page has a name (LPA and sequence number), which its
+    cdef int resolve_shared(self, const Entry* of, uint64_t n) except -1 nogil:
+        """As ``resolve_versions``, where several LPAs may share a page. A page has a name (LPA and sequence number), which its
         copies keep. The mapping knows whether the LPA has left it, whether others share it, and where it was."""
         cdef uint64_t i = 0, k, newest = 0
         cdef uint32_t before

@@ -38,22 +38,22 @@ def used_chip() -> nandimg.Image:
 def test_it_holds_the_same_and_is_apart() -> None:
     one, other = used_chip(), nandimg.memory_image(GEOMETRY)
     blank = contents(other.chip)
-    other.chip.become(one.chip)
+    other.chip.copy_from(one.chip)
     before = contents(one.chip)
     assert contents(other.chip) == before != blank
     other.chip.program_page(3, 6, b"\2" * PAGE, b"next")
     other.chip.erase_block(4)
     assert contents(one.chip) == before
     assert contents(other.chip) != before
-    other.chip.become(one.chip)
+    other.chip.copy_from(one.chip)
     assert contents(other.chip) == before
-    other.chip.become(nandimg.memory_image(GEOMETRY).chip)
+    other.chip.copy_from(nandimg.memory_image(GEOMETRY).chip)
     assert contents(other.chip) == blank
 
 
 def test_it_forgets_what_a_controller_forgets() -> None:
     one, other = used_chip(), used_chip()
-    other.chip.become(one.chip)
+    other.chip.copy_from(one.chip)
     assert sum(map(sum, other.chip.counters().values())) == 0
     assert other.chip.clock()["dies"] == [0] * GEOMETRY.dies
 
@@ -71,4 +71,4 @@ def test_a_chip_that_differs_is_refused(other: str, tmp_path: Path) -> None:
         nandimg.create(tmp_path / "image", GEOMETRY)
         odd = nandimg.open_image(tmp_path / "image").chip
     with pytest.raises(ValueError, match="layout"):
-        odd.become(chip)
+        odd.copy_from(chip)
