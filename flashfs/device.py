@@ -13,6 +13,7 @@ import numpy as np
 
 import nandimg
 from flashfs._core import Ssd
+from flashfs.budget import Cut, fit
 from flashfs.engine.blocks.pool import SAVED_BYTES, STATE_NAMES
 from flashfs.engine.device import byte_requests
 from flashfs.engine.device.buffer import nvram_bytes, nvram_slots
@@ -27,7 +28,6 @@ from flashfs.ftl.class_names import name_of
 from flashfs.ftl.common import FEW_BLOCKS, require_pairs
 from flashfs.sizing import op as sizing_op
 from flashfs.sizing.defaults import DEFAULT_FTL
-from flashfs.sizing.fit import Cut, fit
 from flashfs.text import shown
 from nandimg import Feature, Geometry, Image
 from nandimg.header import WRITE_BUFFER

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flashfs.budget import fit
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.cases import Case, Failure
 from flashfs.crash.events import Met, never_without_damage
@@ -25,7 +26,6 @@ from flashfs.engine.recovery import recovery
 from flashfs.engine.views.cross_check import cross_check
 from flashfs.ftl import ENGINE_OPTIONS, scheme
 from flashfs.ftl.common import require_pairs
-from flashfs.sizing.fit import fit
 from nandimg import Cut, Geometry, PowerCut, memory_image
 from nandimg._chip import Chip
 

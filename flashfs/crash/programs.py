@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from flashfs.budget import packed
 from flashfs.crash.bench import Bench
 from flashfs.crash.cases import Case, Later, geometry_named
 from flashfs.crash.grammar import SECTOR
 from flashfs.errors import BindError, FlashfsError, UsageError
 from flashfs.ftl import ENGINE_OPTIONS, SCHEMES, Option, scheme
-from flashfs.sizing.fit import packed
 from nandimg import Geometry, GeometryError
 
 TINY = ("tiny-8", "tiny-16", "tiny-24d", "tiny-20p", "tiny-16k")

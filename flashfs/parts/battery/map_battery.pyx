@@ -465,7 +465,7 @@ cdef class MapBattery:
                 whole += status == PAGE_OK and page == whole and page < last
                 if (status == PAGE_ERASED and page >= last) or (status == PAGE_OK and oob.stream == STREAM_META):
                     break
-            self.ssd.nand.mark_synced(block, whole - whole % group)  # only whole groups: a lower page needs its upper one
+            self.ssd.nand.mark_synced(block, whole - whole % group)  # whole groups: a lower page needs its upper one
         self.ssd.now_ns = end
         return newest
 
