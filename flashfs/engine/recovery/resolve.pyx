@@ -348,8 +348,8 @@ cdef class Resolver(RecordTaker):
 
     @cython.final
     cdef int resolve_shared(self, const Entry* of, uint64_t n) except -1 nogil:
-        """As ``resolve_versions``, where several LPAs may share a page. A page has a name (LPA and sequence number) that
-        its copies keep. The mapping knows whether the LPA has left it, whether others share it, and where it was."""
+        """As ``resolve_versions``, where several LPAs may share a page. A page has a name, LPA and sequence number; its
+        copies keep it. The mapping knows whether the LPA has left it, whether others share it, and where it was."""
         cdef uint64_t i = 0, k, newest = 0
         cdef uint32_t before
         cdef bint own
