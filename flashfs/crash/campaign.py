@@ -12,6 +12,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 import signal
 import time
 from collections import Counter, deque
@@ -20,6 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -35,6 +37,11 @@ __all__ = ["TIERS", "TINY", "Loss", "Result", "State", "random_program", "random
 AHEAD = 4  #: units given out ahead of each worker
 KEPT = 200  #: failures that a result keeps; a broken device has thousands, and the first ones are enough
 SAVE_S = 2.0  #: seconds between saves of a state file
+LONG = r'"""(?:[^\\]|\\.)*?"""'
+STRING = rf'{LONG}|"(?:[^"\\\n]|\\.)*"|\x27(?:[^\x27\\\n]|\\.)*\x27'
+#: of Python and Cython: strings and comments; ``prose`` are comments, and long strings that are a statement
+PROSE = re.compile(rf"(?P<prose>^[ \t]*[rR]?(?:{LONG})[ \t]*(?=\n|\Z|\#)|\#[^\n]*)|{STRING}", re.M | re.S)
+PROSE_OF_C = re.compile(rf"(?P<prose>//[^\n]*|/\*.*?\*/)|{STRING}", re.M | re.S)
 
 
 class Loss(Protocol):
@@ -140,17 +147,26 @@ def note_survivors(path: Path, results: Sequence[Result]) -> None:
 
 
 def sources(ftl: str) -> str:
-    """Eight hex digits: a hash of the sources that ran with that FTL. They are those of the chip, the engine, the
-    parts, what schemes have in common, and the scheme's own folder, as far as they are installed."""
+    """Eight hex digits: a hash of the sources that ran with that FTL, without comments and docstrings. They are those
+    of the chip, the engine, the parts, what schemes have in common, and the scheme's own folder, as far as they are
+    installed."""
     sha = hashlib.sha256()
     root = Path(flashfs.__file__).parent.parent
     schemes = root / "flashfs" / "ftl"
     others = {schemes / name for name in {*SCHEMES, *BROKEN} if name != ftl}
     parts = [root / "nandimg", root / "flashfs" / "engine", root / "flashfs" / "parts", schemes]
     for path in sorted(path for part in parts for path in part.rglob("*")):
-        if path.suffix in (".py", ".pyx", ".pxd") and not others & set(path.parents):
-            sha.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+        if path.suffix in (".py", ".pyx", ".pxd", ".h") and not others & set(path.parents):
+            code = code_of(path.read_text(), PROSE_OF_C if path.suffix == ".h" else PROSE)
+            sha.update(f"{path.relative_to(root)}\0{code}".encode())
     return sha.hexdigest()[:8]
+
+
+@lru_cache(maxsize=1024)
+def code_of(text: str, prose: re.Pattern[str] = PROSE) -> str:
+    """A source without its comments, its strings that are statements (docstrings), and empty lines."""
+    bare = prose.sub(lambda found: "" if found["prose"] else found[0], text)
+    return "\n".join(line.rstrip() for line in bare.splitlines() if line.strip())
 
 
 def _note(path: Path, option: str, lines: Sequence[dict[str, Any]]) -> None:

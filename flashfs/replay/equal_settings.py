@@ -53,10 +53,13 @@ def level(setups: Sequence[Setup], given: Mapping[str, Any]) -> list[Setup]:
     for name in wanted:
         told = _told(name, given)
         wanted[name] = wanted[name] if told is None else told
+    refused: set[str] = set()
     if setups[0].dram is not None and _told("buffer", given) is None:
         free = [on(setup, wanted) for setup in setups if "buffer" not in setup.options]
-        wanted["buffer"] = min((_buffer_within(setup, wanted["buffer"]) for setup in free), default=wanted["buffer"])
-    out = [on(setup, wanted) for setup in setups]
+        left = {setup.ftl: _buffer_within(setup, wanted["buffer"]) for setup in free}
+        refused = {ftl for ftl, pages in left.items() if pages is None}
+        wanted["buffer"] = min((pages for pages in left.values() if pages is not None), default=wanted["buffer"])
+    out = [on(setup, _without(wanted, "buffer") if setup.ftl in refused else wanted) for setup in setups]
     nvram = min(nvram_of(scheme(setup.ftl), setup.geometry, setup.options, setup.dram) for setup in out)
     return [replace(setup, ground={**wanted, "nvram": nvram}) for setup in out]
 
@@ -69,18 +72,22 @@ def on(setup: Setup, wanted: Mapping[str, int]) -> Setup:
     return replace(setup, options={**even, **setup.options}, ground=dict(wanted))
 
 
-def _buffer_within(setup: Setup, buffer: int) -> int:
-    """Pages of a write buffer of ``buffer`` that the setup's budget of DRAM leaves. What the budget refuses, the replay
-    itself reports."""
+def _without(wanted: Mapping[str, int], name: str) -> dict[str, int]:
+    return {key: value for key, value in wanted.items() if key != name}
+
+
+def _buffer_within(setup: Setup, buffer: int) -> int | None:
+    """Pages of a write buffer of ``buffer`` that the setup's budget of DRAM leaves; None if the budget is refused. The
+    replay itself reports that, with a buffer of the scheme's own, so that the least it names is the least."""
     geometry = setup.geometry
     if setup.dram is None or setup.dram >= AMPLE_BYTES_PER_LPA * geometry.lpas + 2 * buffer * geometry.page_bytes:
         return buffer
-    image = nandimg.memory_image(geometry, "meta")
+    image = nandimg.memory_image(geometry, setup.backend)
     try:
         device = Device.start(image, setup.ftl, setup.options, dram=setup.dram, plp=setup.plp, sync="none",
                               buffer_at_most=True)
     except FlashfsError:
-        return buffer
+        return None
     with device:
         return int(device.ssd.buffer.slots)
 

@@ -55,3 +55,30 @@ def test_the_sources_are_those_of_chip_engine_and_ftl(monkeypatch: pytest.Monkey
         (tmp_path / name).write_text("changed")
         assert campaign.sources("dftl") != last, name
         last = campaign.sources("dftl")
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other", "same"),
+    [
+        ("a.py", 'x = 1  # so\n', '"""Why."""\n\nx = 1\n', True),
+        ("a.pyx", 'def f():\n    """Old.\n    more"""\n    return "#"\n',
+         'def f():\n    """New."""\n    return "#"\n', True),
+        ("a.pyx", 'return "# one"\n', 'return "# two"\n', False),
+        ("a.pyx", 'f("""one""")\n', 'f("""two""")\n', False),
+        ("a.pyx", "    x = 1\n", "        x = 1\n", False),
+        ("a.h", "int a; // one\n", "/* two\n */\nint a;\n", True),
+        ("a.h", "int a;\n", "int b;\n", False),
+    ],
+)
+def test_a_comment_makes_no_other_version(
+    name: str, one: str, other: str, same: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import flashfs
+
+    (tmp_path / "nandimg").mkdir()
+    monkeypatch.setattr(flashfs, "__file__", str(tmp_path / "flashfs" / "__init__.py"))
+    found = []
+    for text in (one, other):
+        (tmp_path / "nandimg" / name).write_text(text)
+        found.append(campaign.sources("dftl"))
+    assert (found[0] == found[1]) == same

@@ -446,3 +446,11 @@ def test_a_chip_that_is_too_small_for_a_scheme_is_left_out(monkeypatch: pytest.M
     must_survive(campaign.run("wide", "sweep", 1, 300), 300)
     with pytest.raises(FlashfsError, match="wide runs on none of tiny-8: greedy"):
         tiers.presets_for("wide", ("tiny-8",))
+
+
+@ALL
+def test_the_page_says_how_many_programs_every_has(ftl: str) -> None:
+    """docs/crash.md, "Every program"."""
+    row = (len(every.scenes(ftl, 1)), *(tiers.units_count("every", ftl, words) for words in (1, 2, 3)))
+    page = (Path(__file__).parents[2] / "docs" / "crash.md").read_text()
+    assert f"| `{ftl}` | " + " | ".join(f"{n:,}" for n in row) + " |" in page

@@ -10,19 +10,20 @@ import pytest
 from schemes import EACH
 
 import nandimg
-from flashfs.device import Device
+from flashfs.device import Device, default_buffer
 from flashfs.errors import BindError, UsageError
 from flashfs.ftl import BYTES, scheme
+from flashfs.replay.play import Setup, named, run
 from nandimg import Geometry
 
 PAGE = 512
 GEOMETRY = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=900, channels=2, dies=4, oob_bytes=64, lpas=12_000)
 
 
-def least_of(ftl: str, options: dict[str, object] | None = None) -> int:
+def least_of(ftl: str, options: dict[str, object] | None = None, backend: str = "file") -> int:
     """Bytes that a refusal names."""
     with pytest.raises(BindError) as refused:
-        Device.memory(GEOMETRY, ftl, options, dram=1000)
+        Device.memory(GEOMETRY, ftl, options, dram=1000, backend=backend)
     found = re.fullmatch(rf"--dram 1000 is 1000 B: {ftl} needs (\d+) bytes here at least .*", str(refused.value))
     assert found is not None, refused.value
     return int(found[1])
@@ -107,3 +108,20 @@ def test_each_option_in_bytes_says_so(ftl: str) -> None:
     """Its help begins with the unit, and then it takes suffixes."""
     for option in scheme(ftl).all_options():
         assert (option.unit == BYTES) == option.help.startswith("bytes of"), option.name
+
+
+def test_a_comparison_gets_the_buffer_that_the_budget_leaves_each() -> None:
+    setups = named(Setup("uniform:ops=10", geometry=GEOMETRY, dram=200_000), "pagemap,leaftl,dftl")
+    pages = {setup.options["buffer"] for setup in setups}
+    assert len(pages) == 1 and 1 < pages.pop() < default_buffer(scheme("leaftl"), GEOMETRY)
+    for setup in setups:
+        made = run(setup)
+        assert made["dram"]["total"] <= 200_000 and not any("write buffer" in line for line in made["complaints"])
+
+
+def test_a_comparison_within_too_little_names_the_least_of_the_ftl_that_is_refused() -> None:
+    dram = least_of("pagemap", {"gc_reserve": 4}, "meta") - 100
+    refused, other = named(Setup("uniform:ops=10", geometry=GEOMETRY, dram=dram), "pagemap,dftl")
+    with pytest.raises(BindError, match=f"pagemap needs {dram + 100} bytes here at least"):
+        run(refused)
+    assert run(other)["dram"]["total"] <= dram

@@ -99,6 +99,30 @@ def test_each_scheme_has_a_page_with_the_same_headings(name: str) -> None:
     assert {option.name for option in SCHEMES[name].options} <= set(re.findall(r"`(\w+)`", options))
 
 
+CLASS = re.compile(r"^(?:cdef )?class (\w+)(?:\(([\w., ]*)\))?:", re.M)
+
+
+def test_what_the_design_says_of_classes_they_have() -> None:
+    """Each `Class.name` of docs/design is a name in the class's files, or in those of a class that it is based on."""
+    files: dict[str, list[str]] = {}
+    bases: dict[str, set[str]] = {}
+    for path in (one for room in ("flashfs", "nandimg") for one in (ROOT / room).rglob("*.p*")):
+        if path.suffix in (".py", ".pyx", ".pxd"):
+            text = path.read_text()
+            for name, over in CLASS.findall(text):
+                files.setdefault(name, []).append(text)
+                bases.setdefault(name, set()).update(re.findall(r"\w+", over))
+
+    def has(cls: str, name: str) -> bool:
+        found = any(re.search(rf"\b{name}\b", text) for text in files.get(cls, ()))
+        return found or any(has(base, name) for base in bases.get(cls, ()) if base != cls)
+
+    said = {one for page in (ROOT / "docs" / "design").glob("*.md")
+            for one in re.findall(r"`([A-Z][A-Za-z]+)\.([a-z_]+)`", page.read_text())}  # fmt: skip
+    assert len(said) > 10
+    assert [f"{cls}.{name}" for cls, name in sorted(said) if not has(cls, name)] == []
+
+
 @pytest.mark.parametrize("what", [[], ["--rooms"]], ids=["folders", "rooms"])
 def test_the_house_is_drawn_as_it_is(what: list[str]) -> None:
     """`python tools/import_graph.py` prints it anew."""

@@ -1,4 +1,5 @@
-"""LazyFTL's line in the registry: DFTL's mapping with a bound on dirty entries, and no battery."""
+"""LazyFTL as GeckoFTL's paper describes it: DFTL's mapping with a bound on dirty entries, and no battery. The update
+areas of LazyFTL's own paper are not built."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 SCHEME = demand_scheme(
     name="lazyftl",
-    title="LazyFTL",
+    title="LazyFTL as GeckoFTL's paper describes it",
     paper="D. Ma, J. Feng, G. Li, LazyFTL: A Page-level Flash Translation Layer Optimized for NAND Flash Memory, "
     "SIGMOD 2011, as N. Dayan et al., GeckoFTL, SIGMOD 2016, compare with it",
-    about="DFTL's map; one entry in ten of the cache may be dirty, and no battery",
+    about="DFTL's map with a bound on dirty entries, a tenth of the cache, and no battery; no update areas",
     build=_build,
     options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, FENCE, PROTECTED),
     events={"translation pages written for the bound": lambda ssd: ssd.mapping.bound_writes},
