@@ -1,14 +1,17 @@
 """Makes the figures of papers, saves their tables, and writes the verdicts into docs/reproduce.md.
 
-    reproduce.py [PAPER...] [--figure FIGURE]... [--scale paper] [--jobs N] [--out DIR] [--only-page]
+    reproduce.py [PAPER...] [--figure FIGURE]... [--scale paper] [--jobs N] [--out DIR] [--only-page | --judge]
 
 Later runs of `flashfs reproduce` are compared with the saved tables (flashfs/reproduce/results), so look at a changed
-verdict before you commit it. --only-page writes the page from the saved tables.
+verdict before you commit it. A table in which something held before and does not now is not saved, unless the figure
+gives the reason ([lost], "SERIES | X | RULE" = "why"). --judge gives the saved tables the verdicts of today's
+expectations, without a replay. --only-page writes the page from the saved tables.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -57,6 +60,21 @@ def with_table(page: str, figures: dict[str, files.Figure]) -> str:
     return f"{before}{BEGIN}\n{table(figures)}\n{END}{behind}"
 
 
+def judge(figure: files.Figure) -> bool:
+    """Judge the saved tables of a figure again; False if something held before and does not now, without a reason."""
+    whole = True
+    for scale in files.SCALES:
+        table = make.judged(figure, scale)
+        if table is None:
+            continue
+        for key in table["lost"]:
+            print(f"{figure.name}: {key} held before; give the reason in [lost] of {figure.file.name}", file=sys.stderr)
+        whole &= not table["lost"]
+        if not table["lost"]:
+            (make.KEPT / make.kept_name(figure, scale)).write_text(json.dumps(table, indent=1) + "\n")
+    return whole
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("papers", nargs="*", metavar="PAPER", help="default: all")
@@ -65,6 +83,7 @@ def main() -> int:
     arguments.add_argument("--scale", choices=files.SCALES, default="small")
     arguments.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
     arguments.add_argument("--only-page", action="store_true")
+    arguments.add_argument("--judge", action="store_true")
     given = arguments.parse_args()
     figures = files.find([files.OURS])
     failed = False
@@ -73,12 +92,15 @@ def main() -> int:
             continue
         if one.number not in (given.figure or [one.number]) or (given.scale == "paper" and not given.figure):
             continue  # all at the scale of their papers would take weeks
+        if given.judge:
+            failed |= not judge(one)
+            continue
         made = make.make(one, given.scale, given.out, Processes(given.jobs))
         print(f"{one.name}: {verdict.summary(made.lines)}", flush=True)
-        for line in (*made.failed, *(f"{one.name}: {lost.key} held before" for lost in made.lost)):
+        for line in (*made.failed, *(f"{one.name}: {lost.key} held before: not saved" for lost in made.lost)):
             print(line, file=sys.stderr)
-        failed |= bool(made.failed)
-        if not made.failed:
+        failed |= bool(made.failed or made.lost)
+        if not made.failed and not made.lost:
             make.KEPT.mkdir(exist_ok=True)
             shutil.copyfile(made.files["table"], make.KEPT / make.kept_name(one, given.scale))
     PAGE.write_text(with_table(PAGE.read_text(), figures))

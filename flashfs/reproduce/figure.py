@@ -101,6 +101,7 @@ class Figure:
     series: tuple[Point, ...]
     xs: tuple[Point, ...]
     expect: tuple[Expect, ...] = field(default=())
+    lost: Mapping[str, str] = field(default_factory=dict)  #: {key of a line that held in an older version: why not now}
 
     @property
     def name(self) -> str:
@@ -147,7 +148,7 @@ def _figure(path: Path, given: Table) -> Figure:
         raise UsageError("use a name as PAPER-FIGURE.toml, of small letters and digits")
     paper, _, number = path.stem.partition("-")
     points = ("series", "at")
-    _known(given, (*TEXTS, "value", "baseline", "compares", "all", *SCALES, *points, "expect"))
+    _known(given, (*TEXTS, "value", "baseline", "compares", "all", *SCALES, *points, "expect", "lost"))
     texts = {name: _text(given, name, default) for name, default in TEXTS.items()}
     if texts["form"] not in ("bars", "lines"):
         raise UsageError(f"form = {texts['form']!r}: use bars or lines")
@@ -173,11 +174,29 @@ def _figure(path: Path, given: Table) -> Figure:
         compares=tuple(compares), minutes=minutes, says=says, all=given.get("all", {}), scales=scales, series=series,
         xs=xs, **texts,
         expect=tuple(_expect(one, names, [x.name for x in xs]) for one in given.get("expect", [])),
+        lost={str(key): _text(given["lost"], key, None) for key in given.get("lost", {})},
     )  # fmt: skip
     values = [figure.value, *(one.value for one in (*series, *xs) if one.value is not None)]
     if baseline is None and any(one.relative for one in values):
         raise UsageError("value: base. needs a baseline = SERIES")
+    for expect in figure.expect:
+        _check_tolerance(figure, expect)
     return figure
+
+
+def _check_tolerance(figure: Figure, expect: Expect) -> None:
+    """UsageError if a quotient of series, or a value relative to the baseline, has a tolerance as large as the effect:
+    then 1, no effect at all, would be as printed."""
+    series = [one for one in figure.series if one.name in expect.series]
+    xs = [one for one in figure.xs if one.name == expect.x] or figure.xs
+    values = [x.value or one.value or figure.value for one in series for x in xs]
+    if expect.rule != "within" or expect.paper in (None, 1.0):
+        return
+    assert expect.paper is not None
+    effect = abs(expect.paper - 1)
+    if (len(series) > 1 or any(one.relative for one in values)) and expect.bound * abs(expect.paper) >= effect:
+        raise UsageError(f"expect: within = {expect.bound:g} of {expect.paper:g}: the tolerance is as large as the "
+                         f"effect; use less than {effect / abs(expect.paper):.3g}")  # fmt: skip
 
 
 def _known(table: Table, names: Iterable[str], where: str = "") -> None:

@@ -240,7 +240,7 @@ def make(
         del files["results"]
     done = Made(
         figure, scale, made, options(every), complaints, failed,
-        verdict.lost(kept(figure, scale), made),
+        [one for one in verdict.lost(kept(figure, scale), made) if one.key not in figure.lost],
         {name: str(path) for name, path in files.items()},
     )  # fmt: skip
     with results.replacing(files["table"]) as draft:
@@ -353,6 +353,25 @@ def _said(setup: Setup) -> dict[str, str]:
         if getattr(setup, name):
             out[name] = " and ".join(getattr(setup, name))
     return out
+
+
+def judged(figure: Figure, scale: str) -> dict[str, Any] | None:
+    """The stored table of a figure with the verdicts of today's expectations; None if there is none. Its numbers stay.
+    What held in an older version and has a reason in the figure is no longer listed as lost."""
+    found = kept_file(figure, scale)
+    if found is None:
+        return None
+    names = {(one.name, x.name) for one in figure.series for x in figure.xs}
+    values = {(row["series"], row["x"]): row["ours"] for row in found["rows"] if (row["series"], row["x"]) in names}
+    why_not = {one.name: why for one in figure.series if (why := waits(str(one.sweep["ftl"])))}
+    made = verdict.lines(figure, values, why_not if figure.of in MEASURED else {})
+    lost = {*found["lost"], *(one.key for one in verdict.lost(kept(figure, scale), made))} - set(figure.lost)
+    keys = {one.key for one in made if one.met is False}
+    return {
+        **found, "title": figure.title, "source": figure.source, "substitute": figure.substitute,
+        "summary": verdict.summary(made), "rows": [_shown(one, figure.substitute) for one in made],
+        "lost": sorted(lost & keys),
+    }  # fmt: skip
 
 
 def unequal(every: Sequence[Cell], compares: Sequence[str] = ()) -> list[str]:

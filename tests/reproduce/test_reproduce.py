@@ -372,7 +372,8 @@ def test_each_of_ours_is_kept(name: str, scale: str) -> None:
     kept = make.kept_file(OURS[name], scale)
     if kept is None and scale == "paper":
         return
-    assert kept is not None and kept["scale"] == scale and not kept["failed"]
+    assert kept is not None and kept["scale"] == scale and not kept["failed"] and not kept["lost"]
+    assert make.judged(OURS[name], scale) == kept, "tools/reproduce.py --judge"
     names = {one.name for one in (*OURS[name].series, *OURS[name].xs)}
     names |= {verdict.named(one) for one in OURS[name].expect if one.rule in files.NUMBERED}
     told = [row["series"] for row in kept["rows"] if row["x"] != verdict.ALONG]
@@ -396,3 +397,40 @@ def test_the_page_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
     page = (ROOT / "docs" / "reproduce.md").read_text()
     assert reproduce.with_table(page, OURS) == page
+
+
+QUOTIENT = """
+[[expect]]
+series = ["slimftl", "pagemap"]
+mark = "N"
+paper = 1.078
+within = {within}
+"""
+
+
+@pytest.mark.parametrize(("within", "taken"), [(0.1, False), (0.0724, False), (0.07, True)])
+def test_a_tolerance_is_smaller_than_its_effect(within: float, taken: bool, tmp_path: Path) -> None:
+    """Or a quotient of 1, no effect at all, would be as printed."""
+    text = TINY + QUOTIENT.format(within=within)
+    if taken:
+        assert written(tmp_path, text).expect[-1].bound == within
+        return
+    with pytest.raises(UsageError, match=r"within = .* of 1.078: the tolerance is as large as the effect; use less"):
+        written(tmp_path, text)
+
+
+def test_what_is_lost_has_a_reason(tmp_path: Path) -> None:
+    """Then it is listed no more."""
+    figure = written(tmp_path, TINY + '[[expect]]\nseries = "slimftl"\nx = "mean"\nmark = "N"\nat_least = 99\n')
+    made = make.make(figure, "small", tmp_path / "out", Here())
+    key = "slimftl | mean | at_least"
+    held = {**made.plain(), "rows": [{**row, "met": True} for row in made.plain()["rows"]], "lost": []}
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "tiny-1.json").write_text(json.dumps(held))
+    again = make.judged(figure, "small")
+    assert [line.key for line in make.make(figure, "small", tmp_path / "out", Here()).lost] == [key]
+    assert again is not None and again["lost"] == [key] and again["rows"] == made.plain()["rows"]
+    figure = written(tmp_path, figure.file.read_text() + f'[lost]\n"{key}" = "nobody has 99"\n')
+    again = make.judged(figure, "small")
+    assert again is not None and again["lost"] == [] and again["summary"].startswith("partly")
+    assert make.make(figure, "small", tmp_path / "out", Here()).lost == []
