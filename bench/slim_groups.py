@@ -168,5 +168,13 @@ def main() -> int:
         if not given.no_save:
             chips = kept.setdefault("chips", {})
             chips[given.chip] = {"geometry": dataclasses.asdict(geometry), "rules": rows}
-            common.save("slim_groups", {"chips": chips})
+            common.save("slim_groups", {"tool": "python bench slim_groups", "chips": chips, "rows": flat(chips)})
     return 0
+
+
+def flat(chips: dict[str, Any]) -> list[dict[str, Any]]:
+    """For figures (flashfs.reproduce.records): a row for each chip and rule."""
+    return [
+        {"chip": chip, "rules": name, "groups": row["groups"], **row["waf"], "over_3": row["over_3"]}
+        for chip, found in chips.items() for name, row in found["rules"].items()
+    ]  # fmt: skip

@@ -128,8 +128,22 @@ def main() -> int:
         out["by_hash"][run] = row
         print(f"run {run}, mix / md5: {row['mix']['erases'] / row['md5']['erases'] - 1:+.2%} erases", flush=True)
     if not given.no_save:
-        print(f"raw results: {common.save('slimftl', out).relative_to(common.HERE.parent)}")
+        found = {"tool": "python bench slimftl", **out, "rows": rows(out)}
+        print(f"raw results: {common.save('slimftl', found).relative_to(common.HERE.parent)}")
     return 0
+
+
+def rows(out: dict[str, Any]) -> list[dict[str, Any]]:
+    """For figures (flashfs.reproduce.records): a row for each length of runs and each shift."""
+    made = []
+    for runs, by_shift in out["by_shift"].items():
+        page_map = out["by_run"][runs]["pagemap"]
+        for shift, found in by_shift.items():
+            made.append({
+                "runs": runs, "shift": int(shift), "erases": found["erases"], "erases_pagemap": page_map["erases"],
+                "waf": round(found["waf"], 6), "waf_pagemap": round(page_map["waf"], 6),
+            })  # fmt: skip
+    return made
 
 
 def compared(found: dict[str, Any], reference: dict[str, Any]) -> str:
