@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import schemes
 
+import flashfs.ftl
 from flashfs.device import Device
+from flashfs.ftl import SCHEMES
 from nandimg import PRESETS
 
 ROOMS = ("flashfs.engine", "flashfs.parts")
@@ -48,3 +52,23 @@ def test_a_rotation_meets_every_scheme(n: int) -> None:
         fast = [one.values[0] for one in schemes.with_one_more(i) if not one.marks]
         assert len(fast) == 2
         assert "pagemap" in fast
+
+
+@pytest.mark.parametrize("name", schemes.EACH)
+def test_a_scheme_says_what_it_is(name: str) -> None:
+    """Its traits are those of the device that is built."""
+    of = SCHEMES[name]
+    validity = Device.memory(PRESETS["small-64m"].geometry, name).ssd.validity
+    assert (of.validity_in_flash, of.validity_late) == (validity.in_flash, validity.late)
+    folder = Path(flashfs.ftl.__file__).parent / name
+    assert of.hashed == any("hashing.tables" in path.read_text() for path in folder.glob("*.py*") if path.is_file())
+
+
+def test_no_test_makes_an_exception_of_a_scheme_by_its_name() -> None:
+    """Those of a scheme's own folder and of its formats may; what an engine's test needs to know is a trait."""
+    named = "|".join(SCHEMES)
+    pattern = re.compile(rf"""\bftl (?:==|!=|in|not in) \(?"(?:{named})\"""")
+    found = [f"{path.name}: {line.strip()}" for room in ("engine", "crash", "fuse", "watch", "nbd")
+             for path in (Path(__file__).parent / room).glob("*.py")
+             for line in path.read_text().splitlines() if pattern.search(line)]  # fmt: skip
+    assert found == []

@@ -17,7 +17,7 @@ from flashfs.crash.programs import presets_for
 from flashfs.device import ENGINE_OOB, Device, build_ssd
 from flashfs.engine.device import byte_requests
 from flashfs.errors import DeviceFullError
-from flashfs.ftl import scheme
+from flashfs.ftl import SCHEMES, scheme
 from nandimg import PRESETS, Cut, FaultyNand
 from nandimg._faults import SHAPES
 
@@ -93,7 +93,7 @@ def test_grown_bad_blocks_stay_bad_and_data_stays(tmp_path: Path, ftl: str, seed
 
 @pytest.mark.parametrize("ftl", FEW)
 def test_factory_bad_blocks_are_never_touched(ftl: str) -> None:
-    chip = replace(GEOMETRY, blocks=GEOMETRY.blocks + 12 * (ftl in ("muftl", "ibftl", "geckoftl")))
+    chip = replace(GEOMETRY, blocks=GEOMETRY.blocks + 12 * SCHEMES[ftl].validity_in_flash)
     image = nandimg.memory_image(chip, factory_bad=(0, 7))
     device = Device.start(image, ftl, {})
     rnd = random.Random(1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from schemes import kinds_of
+from schemes import kinds_of, those
 
 import nandimg
 from flashfs import cli, inspect
@@ -19,7 +19,7 @@ from nandimg import Geometry
 
 PAGE = 512
 SMALL = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=100, dies=2, oob_bytes=64, lpas=1_000)
-FTLS = tuple(ftl for ftl in SCHEMES if ftl != "remapssd")  # it counts the live pages, and so cannot disagree
+FTLS = those(lambda ftl: not SCHEMES[ftl].remaps)  # one that shares pages counts the live ones, and cannot disagree
 
 
 def made(path: Path, ftl: str) -> bytes:
@@ -112,7 +112,7 @@ def test_a_repair_takes_the_image_back(capsys: pytest.CaptureFixture[str], tmp_p
     path = tmp_path / "image"
     model = made(path, ftl)
     without_agreement(path)
-    if ftl == "geckoftl":  # validity is late: a mount does not know how many LPAs are mapped, and a look at all does
+    if SCHEMES[ftl].validity_late:  # a mount does not know how many LPAs are mapped, and a look at all does
         code, said = fsck(capsys, path)
         assert code == 1
         assert "the mapping holds" in said

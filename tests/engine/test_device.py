@@ -229,9 +229,11 @@ def test_a_bound_image_stays_what_it_is(ftl: str, path: Path) -> None:
         Device.open(path, ftl=other)
     with pytest.raises(UsageError, match="no FTL is called 'nonesuch'; there are"):
         Device.open(path, ftl="nonesuch")
-    if ftl == "slimftl":
-        with pytest.raises(BindError, match="shift was fixed at 8"):
-            Device.open(path, options={"shift": "3"})
+    for option in (one for one in SCHEMES[ftl].options if one.fixed):
+        bound = nandimg.inspect(path).options[option.name]
+        other_value = next(value for value in (*option.choices, option.low, option.low + 1) if value != bound)
+        with pytest.raises(BindError, match=f"{option.name} was fixed at {bound}"):
+            Device.open(path, options={option.name: str(other_value)})
     assert path.read_bytes() == before
     Device.open(path, ftl=ftl).close()
 

@@ -18,6 +18,7 @@ from flashfs.crash.forks import Forks
 from flashfs.crash.programs import from_checkpoints, presets_for
 from flashfs.device import Device
 from flashfs.engine.device.byte_requests import next_mapped
+from flashfs.ftl import SCHEMES
 from flashfs.inspect._view import Spare
 from nandimg import PRESETS, Geometry
 
@@ -70,7 +71,7 @@ def test_what_the_write_buffer_takes(ftl: str, slots: int, backend: str) -> None
     LPA what is put side by side."""
     with Device.memory(SMALL, ftl, {"buffer": slots}, backend=backend) as device:
         stats = device.stats()
-    in_order, page = ftl == "leaftl", PAGE if backend == "file" else 0
+    in_order, page = SCHEMES[ftl].buffer_in_order, PAGE if backend == "file" else 0
     table = 4 * {16: 32, 20: 64, 64: 128}[slots]
     order = 8 * slots + RUN * (20 + page) if in_order else 0
     assert stats["dram"]["write_buffer"] == slots * (PAGE + 20 + 2 * in_order)
@@ -115,7 +116,7 @@ def test_more_live_pages_are_moved_than_are_programmed_at_a_time(ftl: str) -> No
     """Blocks of 64 pages with every other one rewritten: each page is still where its LPA says, and cleaning put pages
     in the order of their LPAs."""
     rnd, pages = random.Random(3), [bytes([lpa % 251] * PAGE) for lpa in range(MANY.lpas)]
-    chip = replace(MANY, blocks=MANY.blocks + 4 * (ftl in ("muftl", "ibftl", "geckoftl")))  # for validity in flash
+    chip = replace(MANY, blocks=MANY.blocks + 4 * SCHEMES[ftl].validity_in_flash)
     with Device.memory(chip, ftl, {"buffer": 0}) as device:
         for part in (range(MANY.lpas), range(0, MANY.lpas, 2), range(0, MANY.lpas, 2)):
             for lpa in rnd.sample(part, len(part)):
@@ -124,7 +125,7 @@ def test_more_live_pages_are_moved_than_are_programmed_at_a_time(ftl: str) -> No
         assert device.read(0, device.size) == b"".join(pages)
         assert device.problems() == []
         runs = moved_runs(device)
-    if ftl == "pagemap":  # others put a page where their map wants it
+    if not SCHEMES[ftl].replaces:  # others put a page where their map wants it
         steps = [later - earlier for run in runs for earlier, later in pairwise(run)]
         assert sum(step < 0 for step in steps) < len(steps) / 20  # where another victim begins
 

@@ -44,6 +44,7 @@ from flashfs.engine.device.metalog import (
     sealed,
 )
 from flashfs.errors import CorruptError, DeviceFailedError, UncorrectableError
+from flashfs.ftl import SCHEMES
 from flashfs.inspect._view import Spare
 from nandimg import PRESETS, FaultyNand, Geometry, checksum
 
@@ -229,7 +230,8 @@ def test_torn_pages_are_counted(rig: Rig, damage: str) -> None:
 
 def in_a_block(path: Path, ftl: str) -> Rig:
     """Two pages that are written one after the other lie side by side: not if they are striped page by page."""
-    return Rig(path, ftl, options={"buffer": "0", **({"place": "streams"} if ftl == "learnedftl" else {})})
+    placed = any(option.name == "place" for option in SCHEMES[ftl].options)
+    return Rig(path, ftl, options={"buffer": "0", **({"place": "streams"} if placed else {})})
 
 
 @ALL

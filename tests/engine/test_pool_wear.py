@@ -13,6 +13,7 @@ from schemes import KINDS
 from flashfs.crash.programs import presets_for
 from flashfs.device import Device
 from flashfs.errors import BindError
+from flashfs.ftl import SCHEMES
 from nandimg import PRESETS, Geometry
 
 GEOMETRY = Geometry(page_bytes=512, pages_per_block=8, blocks=64, dies=2, channels=1, oob_bytes=64, lpas=380)
@@ -69,8 +70,8 @@ def test_the_default_follows_the_endurance(ftl: str) -> None:
         erases = device.smart()["erases"]
         moved = device.stats()["nand"]["by_cause"]["program"].get("wear", 0)
         assert moved == 0 or erases["max"] > spread
-    # hpftl's blocks are chosen by hash and opened where entries have room, not by their wear alone
-    assert erases["min"] >= (endurance * 5 // 8 if ftl == "hpftl" else endurance * 7 // 8 - SLACK)
+    # blocks that a hash chooses are opened where entries have room, not by their wear alone
+    assert erases["min"] >= (endurance * 5 // 8 if SCHEMES[ftl].hashed else endurance * 7 // 8 - SLACK)
     resting = geometry.lpas * 2 // 3
     assert 0 < moved <= 1.1 * resting * endurance / spread
     assert device.problems() == []

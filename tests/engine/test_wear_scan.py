@@ -12,6 +12,7 @@ from schemes import KINDS
 import nandimg
 from flashfs.device import Device
 from flashfs.errors import UsageError
+from flashfs.ftl import SCHEMES
 from nandimg import Geometry
 
 GEOMETRY = Geometry(page_bytes=512, pages_per_block=8, blocks=1024, dies=2, channels=1, oob_bytes=64, lpas=7200)
@@ -19,8 +20,6 @@ HOT = 8  #: pages: 0.1 % of them; without wear levelling, the spare blocks take 
 SPREAD = 8
 SLACK = 12  #: erases beyond it: a block in use may lag 4 more, and each waits for the scan and its turn
 NEVER = 1 << 20
-HASHED = ("hpftl", "slimftl")
-BY_SUPERBLOCK = ("learnedftl", "remapssd")  #: the least worn superblock is opened, whichever of its blocks is most worn
 
 
 def worn(ftl: str, batches: int = 1_500, **options: Any) -> Device:
@@ -44,8 +43,9 @@ def test_few_hot_blocks_do_not_run_ahead(ftl: str) -> None:
     without = worn(ftl, wear_spread=NEVER).smart()["erases"]
     assert without["spread"] > 5 * (SPREAD + SLACK)
     # where hashes choose the blocks, which of them is opened is no matter of wear alone
-    slack = SLACK + 4 * (ftl in BY_SUPERBLOCK)
-    assert wear["spread"] <= (without["spread"] / 3 if ftl in HASHED else SPREAD + slack)
+    # the least worn superblock is opened, whichever of its blocks is most worn
+    slack = SLACK + 4 * SCHEMES[ftl].by_superblock
+    assert wear["spread"] <= (without["spread"] / 3 if SCHEMES[ftl].hashed else SPREAD + slack)
     assert wear["max"] > SPREAD + 4  # it did have something to level
     assert device.stats()["nand"]["by_cause"]["program"]["wear"] > GEOMETRY.lpas
     assert device.problems() == []

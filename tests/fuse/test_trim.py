@@ -311,7 +311,7 @@ def test_cleaning_moves_no_trimmed_page(stand: Stands, ftl: str) -> None:
                 assert one.stats()["host"]["trim"] == len(trimmed)
                 os.fsync(fd)
             before, rnd, page = one.programs("gc"), random.Random(11), os.urandom(PAGE)
-            for _ in range(40_000 if ftl == "leaftl" else 12_000):  # its buffer holds a fifth of all that is written to
+            for _ in range(40_000 if SCHEMES[ftl].buffer_in_order else 12_000):  # such a buffer is large
                 os.pwrite(fd, page, rnd.choice(kept) * PAGE)
         finally:
             os.close(fd)

@@ -64,6 +64,8 @@ def _map(device: Any) -> dict[str, Any]:
 
 SCHEME = demand_scheme(
     name="geckoftl",
+    validity_in_flash=True,
+    validity_late=True,
     title="GeckoFTL",
     paper="N. Dayan, P. Bonnet, S. Idreos, GeckoFTL: Scalable Flash Translation Techniques For Very Large Flash "
     "Devices, SIGMOD 2016",

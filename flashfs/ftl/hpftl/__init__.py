@@ -150,6 +150,7 @@ def _charts(device: Any) -> list[dict[str, Any]]:
 
 SCHEME = Scheme(
     name="hpftl",
+    hashed=True,
     title="HPFTL",
     paper="HPFTL (NAS 2017), as J. Shin, SlimFTL, SNU 2020, describes it",
     about="14 bits per LPA: a hash names the physical block; collisions and moved pages in a small table of pairs",

@@ -52,6 +52,7 @@ def _sections(geometry: Any, options: dict[str, Any], dram: int | None) -> dict[
 
 SCHEME = demand_scheme(
     name="ibftl",
+    validity_in_flash=True,
     title="IB-FTL",
     paper="P.-C. Huang, Y.-H. Chang, T.-W. Kuo, An Index-Based Management Scheme with Adaptive Caching for Huge-Scale "
     "Low-Cost Embedded Flash Storages, TODAES 2013, as N. Dayan et al., GeckoFTL, SIGMOD 2016, compare with it",

@@ -98,6 +98,7 @@ def _describe_validity(device: Any, number: int, raw: bytes) -> dict[str, Any]:
 
 SCHEME = demand_scheme(
     name="muftl",
+    validity_in_flash=True,
     title="u-FTL",
     paper="Y.-G. Lee et al., u-FTL: A Memory-Efficient Flash Translation Layer Supporting Multiple Mapping "
     "Granularities, EMSOFT 2008, as N. Dayan et al., GeckoFTL, SIGMOD 2016, compare with it",

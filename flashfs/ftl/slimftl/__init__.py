@@ -133,6 +133,7 @@ def _stuck(ssd: Any) -> int:
 
 SCHEME = Scheme(
     name="slimftl",
+    hashed=True,
     title="SlimFTL",
     paper="J. Shin, SlimFTL: a Small and Fast Page-level FTL using Hash Functions, SNU 2020",
     about="14 bits per LPA: a hash names the virtual block, a small table the physical one",
