@@ -164,6 +164,7 @@ class Scheme:
     ci_cuts: int = CI_CUTS
     validity_in_flash: bool = False  #: validity takes blocks of its own
     validity_late: bool = False  #: and may count a superseded page as live until its block is cleaned
+    merges: bool = False  #: data blocks are mapped as a whole, and cleaning merges log blocks into them
     hashed: bool = False  #: a hash of the LPA chooses the block
     remaps: bool = False  #: an LPA can be pointed at another's page, and remaps copy nothing
     by_superblock: bool = False  #: cleaning may open a block on each die at once, so the reserve must cover them

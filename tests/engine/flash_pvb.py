@@ -14,7 +14,8 @@ from flashfs.parts.validity.flash_bitmap import FlashBitmap
 
 NAME = "flash-pvb"
 FRAMES = Option("frames", 1, "pages of the bitmap in DRAM", low=1, high=256)
-LOG = Option("log", 1, "reports that the log has room for, beside a block's move", low=0, high=4096)
+LOG = Option("log", 1, "reports that the log has room for, beside a block's move", low=0, high=4096,
+             fixed=True)
 BLOCKS = Option("blocks", 2, "blocks of whose pages a page of the bitmap has the bits; 0: as many as fit", high=64,
                 fixed=True)
 SPARE = Option("spare", 0, "1: cleaning keeps away from the bitmap's blocks", high=1)

@@ -124,7 +124,8 @@ def test_trimmed_space_is_space(ftl: str) -> None:
     after = device.stats()["nand"]["by_cause"]["program"]
     # a bound on what is dirty, and a log of what died, cost a scheme more than this
     free = ("map", "validity") if "dirty_most" in device.stats()["scheme"] else ()
-    assert sum(n - before.get(cause, 0) for cause, n in after.items() if cause not in free) < 1.25 * 4_000
+    most = 2.5 if SCHEMES[ftl].merges else 1.25  # a merge copies a data block, whatever of it was rewritten
+    assert sum(n - before.get(cause, 0) for cause, n in after.items() if cause not in free) < most * 4_000
 
 
 def test_a_clean_mount_scans_nothing(ftl: str, path: Path) -> None:

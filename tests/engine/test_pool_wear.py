@@ -73,7 +73,8 @@ def test_the_default_follows_the_endurance(ftl: str) -> None:
     # blocks that a hash chooses are opened where entries have room, not by their wear alone
     assert erases["min"] >= (endurance * 5 // 8 if SCHEMES[ftl].hashed else endurance * 7 // 8 - SLACK)
     resting = geometry.lpas * 2 // 3
-    assert 0 < moved <= 1.1 * resting * endurance / spread
+    most = 1.2 if SCHEMES[ftl].merges else 1.1  # a copy fills up its block
+    assert 0 < moved <= most * resting * endurance / spread
     assert device.problems() == []
 
 

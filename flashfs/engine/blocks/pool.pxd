@@ -131,6 +131,16 @@ cdef inline uint8_t placed(uint8_t status, const uint8_t* at, uint32_t page) noe
     order."""
     return PAGE_TORN if status == PAGE_OK and not is_meant_for(at, page) else status
 
+cdef inline int64_t read_oob(Nand nand, uint32_t ppa, uint8_t* raw, Oob* oob, uint8_t* status, int cause,
+                             int64_t t_ns) except -1 nogil:
+    """Read the OOB of one page from ``t_ns`` (virtual ns) on: its bytes into ``raw``, its fields into ``oob``, and the
+    page's status as ``placed`` has it. Returns when it is read. The operation is counted under ``cause``."""
+    cdef uint32_t page = ppa % nand.pages_per_block
+    cdef int64_t end = nand.read_spare(ppa // nand.pages_per_block, page, 1, raw, status, cause, t_ns)
+    oob_unpack(raw, oob)
+    status[0] = placed(status[0], raw, page)
+    return end
+
 cdef inline uint8_t oob_kind(const uint8_t* at) noexcept nogil:
     return at[6]
 

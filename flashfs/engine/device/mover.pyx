@@ -39,6 +39,7 @@ from flashfs.engine.blocks.pool cimport (
     oob_pack,
     oob_unpack,
     placed,
+    read_oob,
 )
 from nandimg._nand cimport PAGE_OK
 
@@ -459,16 +460,13 @@ cdef class Mover(MoveLists):
         and FLAG_LOST moves in its place: that LPA gives EIO from then on, not an older version, and the block can be
         used again. False if there is no such page to move: no LPA has it, or it is not a user page."""
         cdef uint8_t status = 0
-        cdef uint32_t block = ppa // self.pages_per_block
         cdef Oob oob
         if move.kind != KIND_USER:
             self.ssd.checkpoint_due = True
             self.gone[move.gone_n] = ppa  # its owner is informed when the move is complete
             move.gone_n += 1
             return False
-        self.ssd.nand.read_spare(block, ppa % self.pages_per_block, 1, at, &status, move.cause, self.ssd.now_ns)
-        oob_unpack(at, &oob)
-        status = placed(status, at, ppa % self.pages_per_block)
+        read_oob(self.ssd.nand, ppa, at, &oob, &status, move.cause, self.ssd.now_ns)
         if status != PAGE_OK or oob.kind != KIND_USER or not self.is_named(&oob, ppa):
             # The last checkpoint calls the page live, and no recovery can find its owner: it would take the move for
             # unfinished and undo it with everything written after it. So a checkpoint is due now.

@@ -19,7 +19,7 @@ from flashfs.engine.blocks.pool cimport (
     fits_number,
     is_meant_for,
     oob_unpack,
-    placed,
+    read_oob,
 )
 from nandimg._nand cimport PAGE_OK
 
@@ -243,10 +243,9 @@ cdef class Reader:
         cdef uint8_t status
         cdef Oob oob
         for page in range(self.ssd.nand.synced(block)):
-            self.ssd.now_ns = self.ssd.nand.read_spare(block, page, 1, self.asked_oob, &status, CAUSE_HOST,
-                                                       self.ssd.now_ns)
-            oob_unpack(self.asked_oob, &oob)
-            if placed(status, self.asked_oob, page) == PAGE_OK:
+            self.ssd.now_ns = read_oob(self.ssd.nand, block * self.pages_per_block + page, self.asked_oob, &oob,
+                                       &status, CAUSE_HOST, self.ssd.now_ns)
+            if status == PAGE_OK:
                 agree += oob.order == order
                 differ += oob.order == self.ssd.pool.order[block]
         if agree <= differ:

@@ -4,7 +4,7 @@
 from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
-from flashfs.engine.blocks.pool cimport CAUSE_RECOVERY, FLAG_LOST, KIND_USER, NONE, Oob, oob_unpack, placed
+from flashfs.engine.blocks.pool cimport CAUSE_RECOVERY, FLAG_LOST, KIND_PAD, KIND_USER, NONE, Oob, read_oob
 from flashfs.engine.contract.engine cimport KINDS
 from flashfs.engine.contract.owner cimport LIVE, Owner
 from flashfs.engine.device.ssd cimport Ssd
@@ -33,11 +33,10 @@ def cross_check(Ssd ssd, uint32_t most=100):
                 if len(problems) >= most:
                     return [*problems, "more was not looked for"]
                 ppa = block * ssd.pages_per_block + pages[i]
-                ssd.nand.read_spare(block, pages[i], 1, ssd.read_oobs, &status, CAUSE_RECOVERY, 0)
-                oob_unpack(ssd.read_oobs, &oob)
-                status = placed(status, ssd.read_oobs, pages[i])
-                if status != PAGE_OK and ssd.validity.late and not named[ppa >> 3] >> (ppa & 7) & 1:
-                    continue                # superseded: possible with a late store
+                read_oob(ssd.nand, ppa, ssd.read_oobs, &oob, &status, CAUSE_RECOVERY, 0)
+                if (status != PAGE_OK or oob.kind == KIND_PAD) and ssd.validity.late and (
+                        not named[ppa >> 3] >> (ppa & 7) & 1):
+                    continue                # superseded, or padding: possible with a late store
                 if status != PAGE_OK:
                     problems.append(f"PPA {ppa}: live but {'erased' if status == 0 else 'torn'}")
                 elif oob.kind != KIND_USER and oob.kind < KINDS and ssd.owner_at[oob.kind] != NULL:

@@ -102,6 +102,7 @@ def _charts(device: Any) -> list[dict[str, Any]]:
 
 SCHEME = Scheme(
     name="fast",
+    merges=True,
     title="FAST",
     paper="FAST (ACM TECS 6(3), 2007)",
     about="data blocks mapped by block; writes go to log blocks, mapped by page, that any LPA may use; merges",

@@ -24,7 +24,7 @@ from flashfs.parts.from_pages.fences cimport Fences
 from flashfs.ftl.geckoftl.store cimport GeckoStore
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.owner cimport FOREIGN, LIVE, SUPERSEDED
-from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack, placed
+from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, read_oob
 from nandimg._nand cimport PAGE_OK
 
 import numpy
@@ -285,13 +285,9 @@ cdef class GeckoMap(FencedMap):
         cdef uint8_t status = 0
         cdef uint8_t[4096] raw
         cdef Oob oob
-        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
         if not self.ssd.validity.is_live(ppa):
             return False
-        self.ssd.nand.read_spare(block, ppa % self.ssd.nand.pages_per_block, 1, raw, &status, CAUSE_MAP,
-                                 self.ssd.map_ns)
-        oob_unpack(raw, &oob)
-        status = placed(status, raw, ppa % self.ssd.nand.pages_per_block)
+        read_oob(self.ssd.nand, ppa, raw, &oob, &status, CAUSE_MAP, self.ssd.map_ns)
         return status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa
 
     cdef uint32_t prepare_unbind(self, uint32_t lpa, uint32_t n) except? 0xFFFFFFFF nogil:

@@ -21,7 +21,14 @@ from flashfs.engine.contract.owner cimport FOREIGN, LIVE
 from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport (
-    CAUSE_MAP, KIND_USER, NONE, STATE_BAD, STATE_CLOSED, STATE_OPEN, Oob, oob_unpack, placed,
+    CAUSE_MAP,
+    KIND_USER,
+    NONE,
+    STATE_BAD,
+    STATE_CLOSED,
+    STATE_OPEN,
+    Oob,
+    read_oob,
 )
 from flashfs.ftl.hashing.tables cimport HIDS, Hasher, PackedTable
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
@@ -153,10 +160,7 @@ cdef class SlimMapping(Mapping):
         while ppa != NONE:
             block = ppa // self.ssd.nand.pages_per_block
             self.probe_reads += 1
-            self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, raw,
-                                                       &status, CAUSE_MAP, self.ssd.map_ns)
-            oob_unpack(raw, &oob)
-            status = placed(status, raw, ppa - block * self.ssd.nand.pages_per_block)
+            self.ssd.map_ns = read_oob(self.ssd.nand, ppa, raw, &oob, &status, CAUSE_MAP, self.ssd.map_ns)
             if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa:
                 return ppa
             if status != PAGE_OK and self.recovering and (status == PAGE_ERASED or self.ssd.nand.lost_erase(block)):

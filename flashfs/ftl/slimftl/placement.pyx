@@ -11,8 +11,17 @@ from flashfs.engine.contract.cleaning cimport Cleaning
 from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.contract.placement cimport Placement
 from flashfs.engine.blocks.pool cimport (
-    CAUSE_GC, CAUSE_HOST, CAUSE_WEAR, KIND_USER, NONE, STATE_OPEN, STREAM_GC, STREAM_HOST, STREAM_WEAR, Oob, oob_unpack,
-    placed,
+    CAUSE_GC,
+    CAUSE_HOST,
+    CAUSE_WEAR,
+    KIND_USER,
+    NONE,
+    STATE_OPEN,
+    STREAM_GC,
+    STREAM_HOST,
+    STREAM_WEAR,
+    Oob,
+    read_oob,
 )
 from flashfs.ftl.hashing.tables cimport HIDS, Hasher
 from flashfs.ftl.slimftl.mapping cimport CHOSEN_HID, CHOSEN_SHARED, CHOSEN_VBA, NO_BLOCK, SlimMapping
@@ -233,9 +242,9 @@ cdef class SlimPlacement(Placement):
         cdef uint8_t status
         cdef uint32_t hid, other, best = NONE, most = 0
         cdef Oob oob
-        self.ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_GC, self.ssd.now_ns)
-        oob_unpack(raw, &oob)
-        if placed(status, raw, page) != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= self.ssd.lpas:
+        read_oob(self.ssd.nand, block * self.ssd.nand.pages_per_block + page, raw, &oob, &status, CAUSE_GC,
+                 self.ssd.now_ns)
+        if status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= self.ssd.lpas:
             return False
         self.slim.hasher.find(oob.lpa)
         for hid in range(1, HIDS + 1):

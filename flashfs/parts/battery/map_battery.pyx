@@ -41,8 +41,7 @@ from flashfs.engine.blocks.pool cimport (
     STREAM_MAP,
     STREAM_META,
     Oob,
-    oob_unpack,
-    placed,
+    read_oob,
     runs_out,
 )
 from nandimg._nand cimport NVRAM_WORD, PAGE_ERASED, PAGE_OK
@@ -452,9 +451,8 @@ cdef class MapBattery:
                 continue                   # blank
             whole = self.ssd.nand.synced(block)
             for page in range(whole, per_block):
-                end = max(end, self.ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_RECOVERY, self.ssd.now_ns))
-                oob_unpack(raw, &oob)
-                status = placed(status, raw, page)
+                end = max(end, read_oob(self.ssd.nand, block * per_block + page, raw, &oob, &status, CAUSE_RECOVERY,
+                                        self.ssd.now_ns))
                 lives = live[block, page >> 6] >> (page & 63) & 1
                 if lives and (status != PAGE_OK or oob.order != order or oob.kind != kind):
                     return None

@@ -21,7 +21,7 @@ from flashfs.parts.battery.map_battery cimport KEPT, READY, REFUSED, MapBattery
 from flashfs.parts.paged.paged_map cimport PageDirectory, PagedMapping
 from flashfs.engine.contract.engine cimport IN_TABLE, Engine
 from flashfs.parts.paged.pending_entries cimport PendingEntries
-from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, oob_unpack, placed
+from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, read_oob
 from flashfs.parts.paged.part_pages cimport TranslationPages
 from nandimg._nand cimport PAGE_OK
 
@@ -440,10 +440,7 @@ cdef class EntryPages(PagedMapping):
         self.drop_pending(at, at + 1)
         owner = self.owner_of(old)
         if owner != NONE:
-            self.ssd.nand.read_spare(old // self.ssd.nand.pages_per_block, old % self.ssd.nand.pages_per_block, 1, raw,
-                                     &status, CAUSE_MAP, self.ssd.map_ns)
-            oob_unpack(raw, &oob)
-            status = placed(status, raw, old % self.ssd.nand.pages_per_block)
+            read_oob(self.ssd.nand, old, raw, &oob, &status, CAUSE_MAP, self.ssd.map_ns)
             if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa == owner:
                 owner = NONE
         if owner == NONE:

@@ -25,7 +25,7 @@ from flashfs.parts.paged.entry_pages cimport EntryPages, Gtd
 from flashfs.parts.battery.map_battery cimport MapBattery
 from flashfs.parts.paged.cpp_map cimport assign
 from flashfs.engine.contract.engine cimport IN_TABLE
-from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_TRANSLATION, NONE, Oob, oob_unpack, placed
+from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_TRANSLATION, NONE, Oob, placed, read_oob
 from nandimg._nand cimport PAGE_OK
 
 import numpy
@@ -337,9 +337,8 @@ cdef class MapBtree(Gtd):
                 continue
             for page in ssd.validity.live_in(block):
                 ppa = block * ssd.nand.pages_per_block + page
-                ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, ssd.now_ns)
-                oob_unpack(raw, &oob)
-                if placed(status, raw, page) != PAGE_OK or oob.kind != KIND_TRANSLATION:
+                read_oob(ssd.nand, ppa, raw, &oob, &status, CAUSE_MAP, ssd.now_ns)
+                if status != PAGE_OK or oob.kind != KIND_TRANSLATION:
                     nobody |= ppa != old
                 elif first <= oob.lpa < first + n and not self.mapping.store.keeps(ppa):
                     newest[oob.lpa] = max(newest.get(oob.lpa, (0, 0)), (oob.seq, ppa))

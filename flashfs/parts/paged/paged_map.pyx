@@ -16,7 +16,7 @@ from libcpp.vector cimport vector
 
 from flashfs.engine.contract.engine cimport IN_TRIM
 from flashfs.engine.contract.mapping cimport Mapping
-from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_TRANSLATION, KIND_USER, NONE, Oob, oob_unpack, placed
+from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_TRANSLATION, KIND_USER, NONE, Oob, read_oob
 from flashfs.parts.paged.part_pages cimport Directory, TranslationPages, Witness, newest_pages, take_witnesses
 
 from nandimg._nand cimport PAGE_OK
@@ -164,10 +164,7 @@ cdef class PagedMapping(Mapping):
         cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
         if not self.ssd.validity.is_live(ppa) or self.ssd.kind_of(block) != KIND_USER:
             return True
-        self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, raw, &status,
-                                                   CAUSE_MAP, self.ssd.map_ns)
-        oob_unpack(raw, &oob)
-        status = placed(status, raw, ppa - block * self.ssd.nand.pages_per_block)
+        self.ssd.map_ns = read_oob(self.ssd.nand, ppa, raw, &oob, &status, CAUSE_MAP, self.ssd.map_ns)
         return status == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas and oob.lpa != lpa
 
     cdef uint32_t stray(self, uint32_t first, uint32_t n) except? 0xFFFFFFFE:
@@ -185,9 +182,7 @@ cdef class PagedMapping(Mapping):
                 ppa = block * self.ssd.nand.pages_per_block + page
                 if not self.ssd.validity.is_live(ppa):
                     continue
-                self.ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, self.ssd.now_ns)
-                oob_unpack(raw, &oob)
-                status = placed(status, raw, page)
+                read_oob(self.ssd.nand, ppa, raw, &oob, &status, CAUSE_MAP, self.ssd.now_ns)
                 if status == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas and oob.lpa - first >= n:
                     named.push_back(<uint64_t> oob.lpa << 32 | ppa)
             if named.size() >= BATCH:

@@ -32,8 +32,8 @@ from flashfs.engine.blocks.pool cimport (
     oob_kind,
     oob_lpa,
     oob_pack,
-    oob_unpack,
     placed,
+    read_oob,
 )
 from nandimg._nand cimport PAGE_OK
 
@@ -390,9 +390,8 @@ cdef int take_witnesses(Engine ssd, uint32_t first, uint32_t n, Witness* seen, u
                 ppa = block * ssd.nand.pages_per_block + page
                 if not ssd.validity.is_live(ppa):
                     continue
-                ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, ssd.now_ns)
-                oob_unpack(raw, &oob)
-                if placed(status, raw, page) != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
+                read_oob(ssd.nand, ppa, raw, &oob, &status, CAUSE_MAP, ssd.now_ns)
+                if status != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
                     nobody[0] = ppa
                     continue
                 if oob.lpa - first < n and seen[oob.lpa - first].next_seq <= oob.seq:
@@ -418,10 +417,10 @@ cdef list newest_pages(Engine ssd, list ranges):
         if ssd.validity.count(block) == 0 or ssd.kind_of(block) != KIND_USER:
             continue
         for page in range(ssd.nand.pages_per_block):
-            ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_MAP, ssd.now_ns)
-            oob_unpack(raw, &oob)
-            if placed(status, raw, page) == PAGE_OK and oob.kind == KIND_USER and any(
+            ppa = block * ssd.nand.pages_per_block + page
+            read_oob(ssd.nand, ppa, raw, &oob, &status, CAUSE_MAP, ssd.now_ns)
+            if status == PAGE_OK and oob.kind == KIND_USER and any(
                     first <= oob.lpa < first + n for first, n in ranges):
-                found = (oob.seq, block * ssd.nand.pages_per_block + page)
+                found = (oob.seq, ppa)
                 newest[oob.lpa] = max(newest.get(oob.lpa, found), found)
     return [ppa for _, ppa in newest.values()]

@@ -27,8 +27,7 @@ from flashfs.engine.blocks.pool cimport (
     STREAM_HOST,
     STREAM_WEAR,
     Oob,
-    oob_unpack,
-    placed,
+    read_oob,
 )
 from nandimg._nand cimport PAGE_OK
 
@@ -243,10 +242,8 @@ cdef class Chip:
         cdef Ssd ssd = self.plugin.ssd
         if not is_whole(ppa) or not 0 <= ppa < self.pages:
             raise ValueError(f"PPA {reprlib.repr(ppa)}: use 0 to {self.pages - 1}")
-        ssd.nand.read_spare(ppa // self.pages_per_block, ppa % self.pages_per_block, 1, ssd.read_oobs, &status,
-                            CAUSE_MAP, ssd.now_ns)
-        oob_unpack(ssd.read_oobs, &oob)
-        if placed(status, ssd.read_oobs, ppa % self.pages_per_block) != PAGE_OK or oob.kind != KIND_USER:
+        read_oob(ssd.nand, ppa, ssd.read_oobs, &oob, &status, CAUSE_MAP, ssd.now_ns)
+        if status != PAGE_OK or oob.kind != KIND_USER:
             raise ValueError(f"PPA {ppa} holds no page of the host")
         return oob.lpa, oob.seq
 

@@ -19,8 +19,7 @@ from flashfs.engine.blocks.pool cimport (
     NONE,
     OOB_ENGINE,
     Oob,
-    oob_unpack,
-    placed,
+    read_oob,
 )
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
@@ -116,11 +115,8 @@ cdef class PyMapping(Mapping):
     cdef int spare(self, uint32_t ppa, Oob* oob) except -1:
         """Reads the spare area into ``oob``; returns the page's status."""
         cdef uint8_t status = 0
-        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
-        self.ssd.map_ns = self.ssd.nand.read_spare(block, ppa - block * self.ssd.nand.pages_per_block, 1, self.raw,
-                                                   &status, CAUSE_MAP, self.ssd.map_ns)
-        oob_unpack(self.raw, oob)
-        return placed(status, self.raw, ppa - block * self.ssd.nand.pages_per_block)
+        self.ssd.map_ns = read_oob(self.ssd.nand, ppa, self.raw, oob, &status, CAUSE_MAP, self.ssd.map_ns)
+        return status
 
     cdef str holds(self, uint32_t ppa):
         """What is really at a PPA, as text."""
@@ -589,9 +585,8 @@ cdef class PyMapping(Mapping):
             for page in range(per_block):
                 if not pvb[block * stride + (page >> 3)] >> (page & 7) & 1:
                     continue
-                self.ssd.nand.read_spare(block, page, 1, raw, &status, CAUSE_RECOVERY, self.ssd.now_ns)
-                oob_unpack(raw, &oob)
-                if placed(status, raw, page) != PAGE_OK:
+                read_oob(self.ssd.nand, block * per_block + page, raw, &oob, &status, CAUSE_RECOVERY, self.ssd.now_ns)
+                if status != PAGE_OK:
                     self.unread.append(block * per_block + page)
                 elif oob.kind == KIND_USER and oob.lpa < self.ssd.lpas and oob.order <= order:
                     self.restored(oob.lpa, block * per_block + page, raw + OOB_ENGINE)
