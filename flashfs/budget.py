@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from flashfs._core import Ssd
@@ -64,6 +64,12 @@ def _shrink(ssd: Ssd, room: int, before: Mapping[str, int], buffer_given: bool) 
         more = (room - least) * default // (before[BUFFER] + cache)
         ssd.shrink_buffer(min(default, BUFFER_LEAST + more))
     return least
+
+
+def note(ftl: str, dram: int, cuts: Iterable[Cut]) -> list[str]:
+    """One line if the budget made something smaller than it is by default, else none."""
+    said = ", ".join(map(str, cuts))
+    return [f"{ftl}: --dram {shown(dram)}: {said}"] if said else []
 
 
 def _cuts(before: Mapping[str, int], after: Mapping[str, int]) -> list[Cut]:

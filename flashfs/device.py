@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import nandimg
+from flashfs import budget
 from flashfs._core import Ssd
 from flashfs.budget import Cut, fit
 from flashfs.engine.blocks.pool import SAVED_BYTES, STATE_NAMES
@@ -28,7 +29,6 @@ from flashfs.ftl.class_names import name_of
 from flashfs.ftl.common import FEW_BLOCKS, require_pairs
 from flashfs.sizing import op as sizing_op
 from flashfs.sizing.defaults import DEFAULT_FTL
-from flashfs.text import shown
 from nandimg import Feature, Geometry, Image
 from nandimg.header import WRITE_BUFFER
 
@@ -455,9 +455,7 @@ class Device:
 
     def budget_notes(self) -> list[str]:
         """One line if the budget of DRAM made something smaller than it is by default, else none."""
-        if not self.cuts:
-            return []
-        return [f"{self.ftl}: --dram {shown(self._settings['dram'])}: {', '.join(map(str, self.cuts))}"]
+        return budget.note(self.ftl, self._settings.get("dram") or 0, self.cuts)
 
     def smart(self) -> dict[str, Any]:
         """The chip's health: wear, bad blocks and lifetime counters. ``life`` is in pages: what the checkpoints

@@ -282,7 +282,7 @@ def of_source(setup: Setup, ftls: str, as_json: bool, baseline: str | None, full
     certainty = results[0]["config"]["source"].get("certainty", "")
     if certainty.startswith("likely"):
         show.warn(f"{setup.source}: read as {results[0]['config']['source']['format']}, {certainty}")
-    for line in dict.fromkeys(line for result in results for line in result["complaints"]):
+    for line in dict.fromkeys(line for result in results for line in (*result["complaints"], *_smaller(result))):
         show.warn(line)
     if not as_json:
         if (share := table.holes(results[0])) > HOLES:
@@ -315,3 +315,11 @@ def bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
     with rich.Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as on:
         task = on.add_task(show.escape(printable(text)), total=None)
         yield lambda done, total: on.update(task, completed=done, total=total)
+
+
+def _smaller(result: dict[str, Any]) -> list[str]:
+    """What the budget of DRAM made smaller than it is by default."""
+    from flashfs import budget
+
+    cuts = [budget.Cut(name, **sizes) for name, sizes in result["dram_cuts"].items()]
+    return budget.note(result["ftl"], result["config"]["dram"] or 0, cuts)

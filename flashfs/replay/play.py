@@ -391,7 +391,7 @@ def _result(setup: Setup, device: Device, source: Source, player: Player, found:
             "adjusted": source.adjusted.rows(),
             "skipped": dict(source.skipped),
         },
-        "complaints": [*source.complaints(), *equal_settings.differences(setup), *device.budget_notes()],
+        "complaints": [*source.complaints(), *equal_settings.differences(setup)],
     }
 
 

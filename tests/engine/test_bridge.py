@@ -473,7 +473,7 @@ def test_what_it_says_of_itself_is_shown() -> None:
     assert device.ssd.mapping.explain(3) == {"said": "nothing", "ppa": None}
     assert device.problems() == ["it never stops"]
     assert (scheme(NAME).title, scheme(NAME).about) == ("Talks", "And goes on talking.")
-    with pytest.raises(BindError, match=r"--dram 900 is 900 B: planted:Ftl needs \d+ bytes here \(.*KiB\)"):
+    with pytest.raises(BindError, match=r"--dram 900 is 900 B: planted:Ftl needs \d+ bytes here at least \(.*KiB\)"):
         Device.memory(GEOMETRY, NAME).start(nandimg.memory_image(GEOMETRY), NAME, {}, dram=900)
     with pytest.raises(UsageError, match=r"option words=0: use a whole number from 1 to 9"):
         Device.memory(GEOMETRY, NAME, {"words": "0"})

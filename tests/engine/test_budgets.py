@@ -10,6 +10,7 @@ import pytest
 from schemes import EACH
 
 import nandimg
+from flashfs import cli
 from flashfs.device import Device, default_buffer
 from flashfs.errors import BindError, UsageError
 from flashfs.ftl import BYTES, scheme
@@ -125,3 +126,12 @@ def test_a_comparison_within_too_little_names_the_least_of_the_ftl_that_is_refus
     with pytest.raises(BindError, match=f"pagemap needs {dram + 100} bytes here at least"):
         run(refused)
     assert run(other)["dram"]["total"] <= dram
+
+
+def test_a_replay_says_what_was_made_smaller(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["replay", "uniform:ops=10", "--ftl", "dftl", "--size", "64M", "--dram"]
+    assert cli.run([*words, "200k"]) == 0
+    said = r"flashfs: dftl: --dram 200 KiB: cmt .* KiB instead of .*, write_buffer .* KiB instead of 257.2 KiB\n"
+    assert re.fullmatch(said, capsys.readouterr().err)
+    assert cli.run([*words, "2M"]) == 0
+    assert capsys.readouterr().err == ""

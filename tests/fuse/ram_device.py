@@ -58,5 +58,8 @@ class RamDevice:
     def config(self) -> dict[str, Any]:
         return {"ftl": self.ftl, "size": self.size, "opened_by": os.getpid()}
 
+    def budget_notes(self) -> list[str]:
+        return []
+
     def stay_pageable(self) -> None:
         """Nothing is locked here."""
