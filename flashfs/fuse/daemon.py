@@ -435,6 +435,7 @@ def keep_out_of_reclaim() -> list[str]:
 PATIENCE_S = 60.0  # for a daemon that flushes before it answers
 BLIND_S = 10.0  # after which a mount that is still there counts as held by a process that cannot be seen
 LOOK_S = 1.0  # between two looks at what keeps a daemon from ending
+GLANCE_S = 1.0  # for which another process may have a file of a mount open that is unmounted
 CORPSE_S = 5.0  # how long the kernel may take to end the connection of a daemon that was killed
 
 
@@ -476,13 +477,16 @@ def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
 
 
 def _release(mount: mounts.Mount, pid: int) -> None:
-    """Unmount; FlashfsError at once if a loop device is on it, or a process that can be named has a file of it open."""
+    """Unmount; FlashfsError at once if a loop device is on it, and after GLANCE_S if a process that can be named still
+    has a file of it open: `flashfs status` reads a file of each mount."""
+    seen_s: dict[str, float] = {}
 
     def is_held(error: mounts.BusyError) -> None:
         if mounts.loops_of(mount.mountpoint / "disk"):
             raise error
         held = users.openers(mount.device, pid, mount.mountpoint)
-        if held:
+        now_s = time.monotonic()
+        if any(now_s - seen_s.setdefault(one, now_s) >= GLANCE_S for one in held):
             raise FlashfsError(f"{error}: held by {users.by(held)}") from None
 
     mounts.patiently(lambda: mounts.release(mount.mountpoint), is_held)

@@ -155,6 +155,17 @@ def test_busy_is_one_line_and_nothing_happens(chip: Path, mountpoint: Path) -> N
     flashfs("umount", mountpoint)
 
 
+def test_a_process_that_reads_a_file_of_the_mount_is_waited_for(chip: Path, mountpoint: Path) -> None:
+    """`flashfs status` reads one of each mount."""
+    flashfs("mount", chip, mountpoint)
+    command = ["sh", "-c", 'exec 3<"$0/stats.json"; echo; sleep 0.5', mountpoint]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as reads:
+        assert reads.stdout is not None
+        reads.stdout.read(1)
+        assert "is checkpointed" in flashfs("umount", mountpoint).stdout
+    assert reads.returncode == 0
+
+
 def test_a_look_that_ends_is_waited_for(chip: Path, mountpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks /proc for a process's open files keeps each one's mount busy for a moment, and is not to be seen."""
     flashfs("mount", chip, mountpoint)
