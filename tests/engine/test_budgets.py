@@ -15,6 +15,7 @@ from flashfs.device import Device, default_buffer
 from flashfs.errors import BindError, UsageError
 from flashfs.ftl import BYTES, scheme
 from flashfs.replay.play import Setup, named, run
+from flashfs.text import bytes_of
 from nandimg import Geometry
 
 PAGE = 512
@@ -126,6 +127,17 @@ def test_a_comparison_within_too_little_names_the_least_of_the_ftl_that_is_refus
     with pytest.raises(BindError, match=f"pagemap needs {dram + 100} bytes here at least"):
         run(refused)
     assert run(other)["dram"]["total"] <= dram
+
+
+@pytest.mark.parametrize("ftl", EACH)
+def test_the_budget_that_a_page_mounts_with_is_enough(ftl: str) -> None:
+    """On a device of 4 GiB whose pages keep their data."""
+    page = (Path(__file__).parents[2] / scheme(ftl).manual).read_text()
+    for size in re.findall(r"^    flashfs mount .*--dram (\S+)", page, re.M):
+        budget = bytes_of(size)
+        assert budget is not None
+        with Device.memory(Geometry.sized(4 << 30), ftl, dram=int(budget)) as device:
+            assert device.stats()["dram"]["total"] <= budget
 
 
 def test_a_replay_says_what_was_made_smaller(capsys: pytest.CaptureFixture[str]) -> None:
