@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LARGE_COSTS = 10  #: times what a cut costs elsewhere, one of tier wide does, or more
 LEAST_S = 1.0  #: seconds that a tier has at least, on one FTL
 ENDLESS = 10**12  #: cuts, and more than any time is enough for
-DEFAULT_TIERS, DEFAULT_CUTS = "sweep,wide,random,host", 10_000
+DEFAULT_TIERS, DEFAULT_CUTS = "sweep,wide,random,host,faults", 10_000
 
 
 def command(

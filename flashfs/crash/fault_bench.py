@@ -95,6 +95,7 @@ class HurtBench(Bench):
         self.alarms: list[str] = []
         self.lost: set[int] = set()  #: LPAs that gave EIO when they were last read
         self.suffered: set[int] = set()  #: LPAs that ever gave EIO, or showed what they were before
+        self.hurt: set[int] = set()  #: ... and were not written or trimmed since: another version may show up later
         self.spoilt: list[int] = []  #: the kind of each page that a word of the program has spoilt
         self.worn_out = False  #: no change is possible any more
         self.shut = False  #: not even a mount is possible
@@ -192,6 +193,11 @@ class HurtBench(Bench):
         self.listen()
         return self.damaging and any("trimmed pages may be back" in alarm for alarm in self.alarms)
 
+    def may_be_hole(self) -> bool:
+        """Whether an alarm said that LPAs are holes now: the page that named them was lost, and so was their own."""
+        self.listen()
+        return self.damaging and any("are holes now" in alarm for alarm in self.alarms)
+
     def mount(self, *, mended: bool = False) -> None:
         self.listen()
         try:
@@ -251,6 +257,7 @@ class HurtBench(Bench):
         if operation in "wt":
             self.judge.unsure -= set(range(lpa, lpa + n))
             self.lost -= set(range(lpa, lpa + n))
+            self.hurt -= set(range(lpa, lpa + n))
 
     def step_in_parts(self, step: Step) -> None:
         if step.operation in CARRIES:
@@ -260,6 +267,7 @@ class HurtBench(Bench):
                         self.judge.settle_on(lpa, self.read_page(lpa))
         super().step_in_parts(step)
         self.judge.unsure -= step.pages(self.geometry.page_bytes)
+        self.hurt -= step.pages(self.geometry.page_bytes)
 
     # --- judging
 
@@ -280,6 +288,7 @@ class HurtBench(Bench):
     def costs(self, lpa: int, when: str) -> None:
         """This LPA gave EIO or showed an older version."""
         self.suffered.add(lpa)
+        self.hurt.add(lpa)
         bound = self.bound()
         if bound is not None and len(self.suffered) > bound:
             suffered = f"{len(self.suffered)} LPAs suffered from damage to {bound} pages of the host"
@@ -311,7 +320,9 @@ class HurtBench(Bench):
                     self.costs(lpa, when)
                 self.judge.unsure.discard(lpa)
             elif not self.judge.allows(lpa, found):
-                if not (self.may_be_back() and self.judge.take_older(lpa, found)):
+                told = self.may_be_back() or (not any(found) and self.may_be_hole())
+                told |= lpa in self.hurt and self.may_be_older()
+                if not (told and self.judge.take_older(lpa, found)):
                     raise Wrong(f"{when}: LPA {lpa} does not read what was written last")
                 self.costs(lpa, when)
         self.sound(when)

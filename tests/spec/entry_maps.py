@@ -98,6 +98,8 @@ def modelled(image: Image, sections: dict[str, bytes]) -> dict[int, int]:
     assert len(raw) == each * len(firsts)
     for number, first in enumerate(firsts):
         one = raw[number * each : (number + 1) * each]
+        if not any(one):  # no model
+            continue
         base, = struct.unpack_from("<I", one)
         pieces = [piece for piece in struct.iter_unpack("<Hhh", one[4:52]) if piece[0] != 0xFFFF]
         assert [off for off, _, _ in pieces] == sorted({off for off, _, _ in pieces})

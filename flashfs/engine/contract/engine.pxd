@@ -50,7 +50,7 @@ cdef class Engine:
     cdef readonly list alarms              # damage found since the mount that no power cut can cause; None: none
     cdef readonly object failed            # None, or why the device refuses changes
     cdef readonly bint frozen              # read-only: the image must not be changed
-    cdef uint64_t image_syncs              # number of syncs of the image
+    cdef uint64_t image_syncs              # syncs of the image after which all done before is durable
     cdef int stopped                       # not GOING: a change did not end, so all others are refused
     cdef int lose(self, int kind, uint32_t ppa) except -1
     cdef int kind_of(self, uint32_t block) noexcept nogil

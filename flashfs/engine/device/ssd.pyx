@@ -205,12 +205,12 @@ cdef class Ssd(Engine):
 
     cdef int sync_image(self) except -1 nogil:
         """Sync the chip. A failed sync may have dropped data, and the next one would not report that again: so it stops
-        the device."""
+        the device. A sync counts if no trim was pending: only then is all that was done before it durable."""
         cdef int before = self.stopped
         self.stopped = IN_SYNC
         self.nand.sync(self.durable)
         self.stopped = before
-        self.image_syncs += 1
+        self.image_syncs += self.meta.pending_n == 0
         return 0
 
     cdef int refuse(self) except -1 nogil:

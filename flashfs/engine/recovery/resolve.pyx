@@ -257,6 +257,8 @@ cdef class Resolver(RecordTaker):
                     continue
                 lpa = oob.lpa if oob.kind == KIND_USER else NONE
                 seq = oob.seq
+            elif self.ssd.kind_of(block) != KIND_USER:
+                continue                    # the part that named it finds out that it is lost
             else:
                 lpa = self.ssd.mapping.owner_of(ppa)
                 seq = self.checkpoint_seq

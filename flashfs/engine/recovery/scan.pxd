@@ -48,6 +48,7 @@ cdef class Scanner:
     cdef uint32_t newest_group
     cdef uint64_t seq, order, newest_id, hint_id
     cdef uint64_t torn
+    cdef uint32_t headless                 # blocks whose first page was flushed and cannot be read
     cdef bint torn_inside                  # ... some with whole pages after them in their block
     cdef uint32_t scanned
     cdef int64_t latest_ns
@@ -66,6 +67,7 @@ cdef class Scanner:
     cdef int take_fence(self) except -1
     cdef int scan_all(self) except -1 nogil
     cdef int scan_block(self, uint32_t block, uint32_t page) except -1 nogil
+    cdef bint is_headed(self, uint64_t order) noexcept nogil
     cdef bint is_displaced(self, uint32_t block, uint32_t page, const Oob* says, uint32_t durable) except -1 nogil
     cdef int disown_first(self, uint32_t block, const Oob* says) except -1 nogil
     cdef int as_before(self, uint32_t block) except -1 nogil

@@ -246,6 +246,7 @@ cdef class Scanner:
         if status != PAGE_OK:
             durable = self.ssd.nand.synced(block)
         if durable:
+            self.headless += 1
             with gil:
                 self.alarm(f"block {block}: its first page was flushed and cannot be read")
         while status != PAGE_OK:
@@ -377,8 +378,8 @@ cdef class Scanner:
         for block in self.base.blocks(self.ssd.pages_per_block):
             if self.marks[block] & HEADED:
                 since = min(since, self.orders[block])
-        if self.from_pages:                   # trims from before the fence count too
-            since = min(since, self.base_order + 1)
+        if self.from_pages:  # trims from before the fence count too, from the block on that was the log's at its mark
+            since = min(since, max((order for order, _ in self.meta_blocks if order <= self.base_order), default=0))
         for block, page in self.gaps:
             if self.orders[block] >= since:
                 self.alarm(f"PPA {block * self.ssd.pages_per_block + page}: a page of the metadata log cannot be read: "
@@ -442,10 +443,10 @@ cdef class Scanner:
         have left a valid spare area and invalid data."""
         cdef Oob oob, oob_last
         cdef int status
-        cdef uint32_t last = NONE, stamp_bytes = self.ssd.mapping.scheme_oob
+        cdef uint32_t last = NONE, head = NONE, stamp_bytes = self.ssd.mapping.scheme_oob
         cdef uint32_t per_block = self.ssd.pages_per_block, durable = self.ssd.nand.synced(block)
         cdef uint64_t order = self.orders[block]
-        cdef bint first = page == 0         # no other page with the first one's order was found
+        cdef bint first = page == 0         # no other page with the order of ``head``, the first whole one, was found
         if stamp_bytes:
             self.stamp_at[block] = <int64_t> self.stamps.n - page
         self.marks[block] |= SCANNED
@@ -459,20 +460,22 @@ cdef class Scanner:
                 memcpy(self.stamps.add(), self.ssd.read_oobs + OOB_ENGINE, stamp_bytes)
             if status == PAGE_OK and order and oob.order != order:
                 if first and self.is_displaced(block, page, &oob, durable):
-                    if last == 0:
+                    if last == head:
                         self.untake(&oob_last)
                         last = NONE
                     self.disown_first(block, &oob)
                     if oob.order <= self.base_order:
                         return self.as_before(block)
                     order = oob.order
-                    self.miss(block, 0, durable)
+                    self.miss(block, head, durable)
                 else:
                     with gil:
                         self.alarm(f"PPA {block * per_block + page}: holds a page that was meant for another block")
                     status = MISPLACED
                 first = False
-            first = first and (page == 0 or status != PAGE_OK)
+            if status == PAGE_OK and head == NONE:
+                head = page
+            first = first and (page == head or status != PAGE_OK)
             self.torn_inside |= status == PAGE_OK and self.whole[block] < page
             if status != PAGE_OK:
                 self.miss(block, page, durable)
@@ -496,7 +499,8 @@ cdef class Scanner:
     cdef bint is_displaced(self, uint32_t block, uint32_t page, const Oob* says, uint32_t durable) except -1 nogil:
         """``page`` is the first with another order than the block's first page. Returns whether most flushed pages
         agree with ``page``: then the first page was meant for another block. In a block that the checkpoint calls free,
-        they may be left of an erase that a crash of the host undid."""
+        they may be left of an erase that a crash of the host undid. Of two pages, the first is foreign if some block
+        lacks its first page, and none has the second one's order."""
         cdef uint32_t other, agree = 1, differ = 1
         cdef Oob oob
         cdef uint8_t state = self.ssd.pool.state[block]
@@ -507,7 +511,15 @@ cdef class Scanner:
             if self.spare_read(block, other, &oob) == PAGE_OK:
                 agree += oob.order == says.order
                 differ += oob.order == self.orders[block]
-        return agree > differ
+        return agree > differ or (agree == differ and self.headless and not self.is_headed(says.order))
+
+    cdef bint is_headed(self, uint64_t order) noexcept nogil:
+        """Whether a block's first page has that order."""
+        cdef uint32_t block
+        for block in range(self.ssd.nand.blocks):
+            if self.marks[block] & HEADED and self.orders[block] == order:
+                return True
+        return False
 
     cdef int disown_first(self, uint32_t block, const Oob* says) except -1 nogil:
         """Take order and stream of the block from another page than its first."""

@@ -205,7 +205,11 @@ cdef class HpftlPlacement(Streams):
                 and self.ssd.pool.next_page[block] < self.ssd.pool.pages_per_block):
             slot[0] = block
             return 0
-        return self.ssd.close(block)
+        return self.shut_out(block)
+
+    cdef int shut_out(self, uint32_t block) except -1 nogil:
+        """Close a block that is in no slot: an open one would be taken for the host's."""
+        return self.ssd.close(block) if self.ssd.pool.state[block] == STATE_OPEN else 0
 
 
 cdef class HpftlCleaning(Greedy):
@@ -354,6 +358,7 @@ cdef class HpftlCleaning(Greedy):
             self.place.target = NONE
             if not done:
                 self.place.failed(block)
+                self.place.shut_out(block)
         self.reclaims += 1
         self.reclaimed += before - self.map.second.n
         return before - self.map.second.n

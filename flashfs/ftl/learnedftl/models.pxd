@@ -54,5 +54,6 @@ cdef class Models:
     cdef int replace(self, Model* model, uint32_t x, uint32_t vppn, uint32_t n) noexcept nogil
     cdef int set_bit(self, Model* model, uint32_t x) noexcept nogil
     cdef unpack(self, saved, uint32_t lpas, uint32_t chip_pages)
-    cdef unpack_one(self, Model* model, saved)
+    cdef int pack_one(self, const Model* model, uint8_t* out) noexcept nogil
+    cdef int unpack_one(self, Model* model, const uint8_t* saved) except -1
     cdef bint count_bits(self, Model* model, uint32_t n, uint32_t chip_pages) noexcept nogil

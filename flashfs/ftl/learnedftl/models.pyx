@@ -14,9 +14,7 @@ the save, so they are loaded only from a checkpoint that no write followed.
 """
 from libc.stdint cimport int16_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memset
-
-import struct
+from libc.string cimport memcmp, memcpy, memset
 
 from flashfs.engine.blocks.pool cimport NONE
 from nandimg._vppn cimport ppa_of, vppn_of
@@ -55,6 +53,10 @@ cdef inline int64_t said(const Model* model, uint32_t x) noexcept nogil:
 
 cdef inline bint has_bit(const Model* model, uint32_t x) noexcept nogil:
     return model.exact[x >> 6] >> (x & 63) & 1
+
+
+cdef bint all_zero(const uint8_t* at, uint64_t n) noexcept nogil:
+    return n == 0 or (at[0] == 0 and memcmp(at, at + 1, n - 1) == 0)
 
 
 cdef class Models:
@@ -325,61 +327,68 @@ cdef class Models:
 
     def save(self):
         """All models and filters, in the order of LPAs: u32 base, then for each of eight pieces u16 first LPA (relative
-        to the model's first), i16 slope, i16 rise; then the filter."""
+        to the model's first), i16 slope, i16 rise; then the filter. One that was never trained is all zeros, so that a
+        checkpoint of many of those has few pages."""
         cdef uint64_t i, n = <uint64_t> self.pages * self.models_a_page
-        cdef uint32_t filters = (self.span + 7) // 8, p
-        cdef const Model* model
-        out = bytearray()
-        for i in range(n):
-            model = self.models + i
-            out += struct.pack("<I", model.base if model.pieces else 0)
-            for p in range(<uint32_t> PIECES):
-                if p < model.pieces:
-                    out += struct.pack("<Hhh", model.piece[p].off, model.piece[p].slope, model.piece[p].rise)
-                else:
-                    out += struct.pack("<Hhh", NO_PIECE, 0, 0)
-            out += (<const uint8_t*> model.exact)[:filters]
-        return bytes(out)
+        cdef uint64_t size = MODEL_BYTES + (self.span + 7) // 8
+        out = bytearray(n * size)
+        cdef uint8_t[::1] raw = out
+        with nogil:
+            for i in range(n):
+                if self.models[i].pieces:
+                    self.pack_one(self.models + i, &raw[i * size])
+        return out
+
+    cdef int pack_one(self, const Model* model, uint8_t* out) noexcept nogil:
+        cdef uint32_t p
+        cdef Piece none
+        none.off = NO_PIECE
+        none.slope = none.rise = 0
+        memcpy(out, &model.base, 4)
+        for p in range(<uint32_t> PIECES):
+            memcpy(out + 4 + 6 * p, &model.piece[p] if p < model.pieces else &none, sizeof(Piece))
+        memcpy(out + MODEL_BYTES, model.exact, (self.span + 7) // 8)
+        return 0
 
     def load(self, saved, uint32_t lpas, uint32_t chip_pages):
         """The inverse, for a device of so many LPAs and a chip of so many pages; ValueError says what is wrong. These
         models do not count as trained, so a read of their page may still train better ones."""
         try:
-            self.unpack(bytes(saved), lpas, chip_pages)
+            self.unpack(saved, lpas, chip_pages)
         except ValueError:
             self.forget_all()
             raise
 
     cdef unpack(self, saved, uint32_t lpas, uint32_t chip_pages):
-        cdef uint64_t i, n = <uint64_t> self.pages * self.models_a_page, at = 0
-        cdef uint32_t filters = (self.span + 7) // 8
-        cdef const uint8_t[::1] raw = saved
+        cdef uint64_t i, n = <uint64_t> self.pages * self.models_a_page, first, end
+        cdef uint64_t size = MODEL_BYTES + (self.span + 7) // 8
+        cdef const uint8_t[::1] raw = memoryview(saved).cast("B")
         self.forget_all()
-        if <uint64_t> raw.shape[0] != n * (MODEL_BYTES + filters):
-            raise ValueError(f"models section of {len(saved)} bytes: {n * (MODEL_BYTES + filters)} are needed")
+        if <uint64_t> raw.shape[0] != n * size:
+            raise ValueError(f"models section of {raw.shape[0]} bytes: {n * size} are needed")
         for i in range(n):
-            self.unpack_one(self.models + i, saved[at:at + MODEL_BYTES])
-            memcpy(self.models[i].exact, &raw[at + MODEL_BYTES], filters)
-            at += MODEL_BYTES + filters
+            if all_zero(&raw[i * size], size):
+                continue
+            self.unpack_one(self.models + i, &raw[i * size])
             first = i // self.models_a_page * self.per_page + i % self.models_a_page * self.span
-            end = min(first + self.span, i // self.models_a_page * self.per_page + self.per_page, lpas)
-            if not self.count_bits(self.models + i, max(end, first) - first, chip_pages):
+            end = min(first + self.span, i // self.models_a_page * self.per_page + self.per_page, <uint64_t> lpas)
+            if not self.count_bits(self.models + i, <uint32_t> (max(end, first) - first), chip_pages):
                 raise ValueError(f"models section: model {i} knows a page that is not there")
 
-    cdef unpack_one(self, Model* model, saved):
+    cdef int unpack_one(self, Model* model, const uint8_t* saved) except -1:
         cdef uint32_t p
-        cdef int off, slope, rise
-        model.base, = struct.unpack_from("<I", saved)
+        cdef Piece piece
+        memcpy(&model.base, saved, 4)
+        memcpy(model.exact, saved + MODEL_BYTES, (self.span + 7) // 8)
         for p in range(<uint32_t> PIECES):
-            off, slope, rise = struct.unpack_from("<Hhh", saved, 4 + 6 * p)
-            if off == NO_PIECE:
+            memcpy(&piece, saved + 4 + 6 * p, sizeof(Piece))
+            if piece.off == NO_PIECE:
                 break
-            if <uint32_t> off >= self.span or (p and off <= model.piece[p - 1].off):
-                raise ValueError(f"models section: a piece that begins at {off}")
-            model.piece[p].off = <uint16_t> off
-            model.piece[p].slope = <int16_t> slope
-            model.piece[p].rise = <int16_t> rise
+            if piece.off >= self.span or (p and piece.off <= model.piece[p - 1].off):
+                raise ValueError(f"models section: a piece that begins at {piece.off}")
+            model.piece[p] = piece
             model.pieces += 1
+        return 0
 
     cdef bint count_bits(self, Model* model, uint32_t n, uint32_t chip_pages) noexcept nogil:
         """Add the bits of a loaded model to the counts; False if a bit is beyond its ``n`` LPAs, or predicts a page

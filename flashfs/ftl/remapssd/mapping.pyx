@@ -257,8 +257,10 @@ cdef class RemapTable(PageTable):
 
     def drop_strays(self):
         """After damage an LPA may map to a page of another LPA without an entry, because the record that it had left is
-        lost. Unmap such LPAs: an LPA that shares that page later would otherwise expose its content."""
+        lost. Unmap such LPAs: an LPA that shares that page later would otherwise expose its content. Of those at a page
+        that cannot be read the first stays: it alone would be found if the page moved."""
         cdef uint32_t lpa, ppa, n = 0
+        cdef set unread = set()
         cdef uint8_t status
         cdef uint8_t[::1] oob = bytearray(self.ssd.nand.oob_bytes)
         for lpa in range(self.ssd.lpas):
@@ -268,9 +270,11 @@ cdef class RemapTable(PageTable):
             self.ssd.nand.read_spare(ppa // self.ssd.nand.pages_per_block, ppa % self.ssd.nand.pages_per_block, 1,
                                      &oob[0], &status, CAUSE_RECOVERY, self.ssd.now_ns)
             status = placed(status, &oob[0], ppa % self.ssd.nand.pages_per_block)
-            if status == PAGE_OK and oob_lpa(&oob[0]) != lpa:
+            if ppa in unread if status != PAGE_OK else oob_lpa(&oob[0]) != lpa:
                 self.table[lpa] = NONE
                 n += 1
+            elif status != PAGE_OK:
+                unread.add(ppa)
         self.doubted = False
         if n:
             self.ssd.alarm(f"{n} LPAs are at pages of others, and nothing says since when: they are holes now")

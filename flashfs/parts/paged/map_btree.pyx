@@ -358,6 +358,8 @@ cdef class MapBtree(Gtd):
                     self.mapping.rebuild(child - self.first_id)
                 else:
                     self.remake(child)
+            if not self.remaking - 1:       # which pages the lost node named, nothing says
+                self.pages_n = len(self.ppas())
         finally:
             self.remaking -= 1
         return self.drop_nameless() if nobody and not self.remaking else 0
