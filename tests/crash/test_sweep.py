@@ -305,7 +305,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], names: list[str]) -> No
     assert cli.run(["crash", *some, "--cuts", "60", "--seed", "7", "--jobs", "1", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["ftl"], row["tier"]) for row in rows] == [
-        (ftl, tier) for ftl in names or SCHEMES for tier in ("sweep", "wide", "random", "host")
+        (ftl, tier) for ftl in names or SCHEMES for tier in ("sweep", "wide", "random", "host", "faults")
     ]
     for row in rows:
         assert row["cuts"] >= (6 if row["tier"] == "wide" else 60)
