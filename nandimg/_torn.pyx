@@ -148,3 +148,14 @@ cdef int overwrite_page(Chip chip, uint32_t block, uint32_t page, const uint8_t*
     if data != NULL:
         chip.write_data(block * chip.pages_per_block + page, 1, data)
     return 0
+
+
+def overwrite(Chip chip not None, uint32_t block, uint32_t page, const uint8_t[::1] data not None,
+              const uint8_t[::1] oob not None):
+    """As ``overwrite_page``, for tools and tests."""
+    chip.require_open()
+    if block >= chip.blocks or page >= chip.pages_per_block:
+        raise ValueError(f"block {block} page {page}: the chip has {chip.blocks} blocks of {chip.pages_per_block}")
+    if data.shape[0] != chip.page_bytes or oob.shape[0] != chip.oob_bytes:
+        raise ValueError(f"{data.shape[0]} and {oob.shape[0]} bytes: a page has {chip.page_bytes} and {chip.oob_bytes}")
+    overwrite_page(chip, block, page, &data[0], &oob[0])

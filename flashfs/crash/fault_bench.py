@@ -21,7 +21,7 @@ from flashfs.engine.device import byte_requests
 from flashfs.engine.recovery import recovery
 from flashfs.errors import CorruptError, DeviceFullError, UncorrectableError
 from nandimg import NandError, NandFilter, PowerCut, dress
-from nandimg._fault_filters import HostErrors, Silence
+from nandimg._fault_filters import HostErrors, Misdirection, Silence
 from nandimg._torn import spoil
 
 #: kinds of pages, and the flag of a descriptor (SPEC.md, section 8)
@@ -96,6 +96,7 @@ class HurtBench(Bench):
         self.lost: set[int] = set()  #: LPAs that gave EIO when they were last read
         self.suffered: set[int] = set()  #: LPAs that ever gave EIO, or showed what they were before
         self.hurt: set[int] = set()  #: ... and were not written or trimmed since: another version may show up later
+        self.silent: set[int] = set()  #: LPAs whose loss no recovery can tell: ``untold``
         self.spoilt: list[int] = []  #: the kind of each page that a word of the program has spoilt
         self.worn_out = False  #: no change is possible any more
         self.shut = False  #: not even a mount is possible
@@ -198,8 +199,25 @@ class HurtBench(Bench):
         self.listen()
         return self.damaging and any("are holes now" in alarm for alarm in self.alarms)
 
+    def untold(self) -> set[int]:
+        """LPAs whose page was the only one of its block, and was overwritten by a first page that was meant for another
+        block: nothing on the chip shows that."""
+        lpas = set()
+        for one in (one for one in self.filters() if isinstance(one, Misdirection)):
+            harmed = {(block, page): oob for block, page, oob in one.harmed}
+            for _, _, page, *place in one.struck:
+                oob = harmed.get((place[0], place[1])) if place else None
+                if oob and oob[6] == USER and page == place[1] == 0 and self.whole_pages(place[0]) == [0]:
+                    lpas.add(int.from_bytes(oob[8:12], "little"))
+        return lpas
+
+    def whole_pages(self, block: int) -> list[int]:
+        chip = self.nand.chip
+        return [page for page in range(self.geometry.pages_per_block) if chip.read_spare_area(block, page)[0] == 1]
+
     def mount(self, *, mended: bool = False) -> None:
         self.listen()
+        self.silent |= self.untold()
         try:
             super().mount()
         except OSError as error:
@@ -314,7 +332,8 @@ class HurtBench(Bench):
                 self.costs(lpa, when)
             elif crashed:
                 wrong = self.judge.crashed(lpa, found)
-                if wrong and not (self.may_be_older() and self.judge.take_older(lpa, found)):
+                told = self.may_be_older() or lpa in self.silent
+                if wrong and not (told and self.judge.take_older(lpa, found)):
                     raise Wrong(f"{when}: {wrong}" + ", and no alarm was raised" * self.damaging)
                 if wrong:
                     self.costs(lpa, when)

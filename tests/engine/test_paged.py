@@ -14,6 +14,7 @@ import nandimg
 from flashfs import inspect
 from flashfs.device import Device
 from nandimg import Geometry
+from nandimg._torn import overwrite
 
 PAGE = 512
 GEOMETRY = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=400, dies=1, channels=1, oob_bytes=160, lpas=3900)
@@ -94,6 +95,38 @@ def test_pages_that_cannot_be_read_are_made_again(ftl: str, tmp_path: Path) -> N
         assert device.recovery.alarms == []
         same(device, model)
         assert device.problems() == []
+
+
+def older_in_the_same_block(device: Device) -> tuple[int, int] | None:
+    """The PPAs of a newest translation page and of an older version of it."""
+    for newest in device.ssd.mapping.directory.ppas():
+        block, page = divmod(newest, 16)
+        spares = [inspect.Spare.of(device.ssd.nand.read_spare_area(block, at)[1]) for at in range(page + 1)]
+        for at, spare in enumerate(spares[:page]):
+            if (spare.kind, spare.lpa) == (spares[page].kind, spares[page].lpa):
+                return newest, block * 16 + at
+    return None
+
+
+@pytest.mark.parametrize("ftl", list(PAGED))
+def test_an_older_version_of_a_page_is_not_believed_in_the_place_of_the_newest(ftl: str, tmp_path: Path) -> None:
+    """It is of the same translation page and block; only the number of the page in its OOB says that it was meant for
+    another place."""
+    path = tmp_path / "chip"
+    device, model = filled(path, ftl)
+    rnd = random.Random(3)
+    device.checkpoint()
+    while (found := older_in_the_same_block(device)) is None:
+        for lpa in rnd.sample(sorted(model), 20):
+            model[lpa] = content(lpa, 3)
+            device.write(lpa * PAGE, model[lpa])
+        device.checkpoint()
+    newest, older = found
+    _, data, oob = device.ssd.nand.read_page(*divmod(older, 16))
+    overwrite(device.ssd.nand, *divmod(newest, 16), data, oob)
+    assert any("is not what it should be" in line for line in device.problems())
+    same(device, model)
+    device.close()
 
 
 @pytest.mark.parametrize("ftl", list(PAGED))

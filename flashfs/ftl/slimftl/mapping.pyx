@@ -146,8 +146,9 @@ cdef class SlimMapping(Mapping):
         return NONE
 
     cdef uint32_t locate(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
-        """As ``lookup``, but exact: if pages were shared, OOBs of live pages are read until one has the LPA."""
-        cdef uint32_t ppa = NONE, home, block
+        """As ``lookup``, but exact: if pages were shared, OOBs of live pages are read until one has the LPA. If none
+        has it and one cannot be read, it is that one: otherwise it would live on when the LPA is written again."""
+        cdef uint32_t ppa = NONE, home, block, unread = NONE, unread_n = 0
         cdef uint8_t[2048] raw
         cdef uint8_t status
         cdef Oob oob
@@ -166,8 +167,11 @@ cdef class SlimMapping(Mapping):
             if status != PAGE_OK and self.recovering and (status == PAGE_ERASED or self.ssd.nand.lost_erase(block)):
                 with gil:
                     self.half_erased.add(block)
+            if status != PAGE_OK:
+                unread = ppa
+                unread_n += 1
             ppa = self.after_miss(lpa, ppa, raw)
-        return NONE
+        return unread if unread_n == 1 and not self.recovering else NONE
 
     cdef uint32_t owner_of(self, uint32_t ppa) except? 0xFFFFFFFE nogil:
         """As for any mapping; but a shared page is only found by reading it, and this one cannot be read. So the owner

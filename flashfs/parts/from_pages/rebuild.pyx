@@ -255,9 +255,13 @@ cdef class Rebuilder(Worker):
         """The block for which a first page was meant may have no first page, as it was not programmed again. Then the
         next page of the block that has it by mistake, if durable, says when this block was opened."""
         cdef uint32_t page, durable = self.ssd.nand.synced(block)
+        cdef bint headed = not self.headless  # else the first page may be lost, and the first whole one the wrong one
         cdef Oob oob
-        for page in range(1, durable):
+        for page in range(1 if headed else 0, durable):
             if self.spare_read(block, page, &oob) == PAGE_OK:
+                if not headed:
+                    headed = True
+                    continue
                 if (oob.order != self.orders[block] and oob.stream < self.ssd.pool.streams_n
                         and not order_runs_out(oob.order) and self.is_displaced(block, page, &oob, durable)):
                     self.disown_first(block, &oob)

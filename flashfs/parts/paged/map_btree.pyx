@@ -331,6 +331,7 @@ cdef class MapBtree(Gtd):
             raise MapLostError(why)
         ssd.alarm(f"{why}: it is made again from those pages")
         self.mapping.rebuilds += 1
+        self.mapping.exact = False          # nothing says how many pages the lost node named
         newest = {}
         for block in range(ssd.nand.blocks):
             if ssd.validity.count(block) == 0 or ssd.kind_of(block) != KIND_TRANSLATION:
@@ -358,8 +359,6 @@ cdef class MapBtree(Gtd):
                     self.mapping.rebuild(child - self.first_id)
                 else:
                     self.remake(child)
-            if not self.remaking - 1:       # which pages the lost node named, nothing says
-                self.pages_n = len(self.ppas())
         finally:
             self.remaking -= 1
         return self.drop_nameless() if nobody and not self.remaking else 0

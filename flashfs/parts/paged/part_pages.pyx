@@ -207,8 +207,13 @@ cdef class TranslationPages(Owner):
     cdef int let_die(self, uint32_t ppa) except -1 nogil:
         """After damage an older checkpoint may name a page whose block was opened since for pages of another kind:
         those live on."""
+        cdef uint8_t status = 0
+        cdef uint8_t[4096] raw
+        cdef Oob oob
         if self.ssd.kind_of(ppa // self.ssd.nand.pages_per_block) != self.kind:
-            return 0
+            read_oob(self.ssd.nand, ppa, raw, &oob, &status, CAUSE_MAP, self.ssd.now_ns)
+            if status == PAGE_OK and oob.kind != self.kind:
+                return 0
         return self.ssd.validity.dead(&ppa, 1)
 
     cdef int ripen(self) except -1 nogil:

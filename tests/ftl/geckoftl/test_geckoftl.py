@@ -184,6 +184,19 @@ def test_what_a_recovery_finds_dead_stays_dead_behind_the_next(line: str) -> Non
     assert run_case(Case.parse(line)).failure is None
 
 
+def test_a_fence_leaves_no_page_in_a_free_block_that_was_moved_elsewhere() -> None:
+    """A recovery from pages would take it for a live one."""
+    device = gecko()
+    load(device, 9000)
+    pool, chip = device.ssd.pool, device.ssd.nand
+    device.checkpoint()
+    assert device.stats()["nand"]["erase"] > 100
+    free = [block for block in range(CHIP.blocks) if pool.describe(block)["state"] == "free"]
+    spares = [inspect.Spare.of(raw) for status, raw in (chip.read_spare_area(block, 0) for block in free) if status]
+    assert free
+    assert [spare for spare in spares if spare.kind == 1] == []
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_flags_outlive_a_mount(tmp_path: Path, clean: bool) -> None:
     """What was superseded before it, and not identified, dies after it: no page is moved for an LPA that left it."""
