@@ -359,6 +359,8 @@ cdef class MapBtree(Gtd):
                     self.mapping.rebuild(child - self.first_id)
                 else:
                     self.remake(child)
+            if self.remaking == 1:
+                self.pages_n = len(self.ppas())
         finally:
             self.remaking -= 1
         return self.drop_nameless() if nobody and not self.remaking else 0
