@@ -20,4 +20,5 @@ cdef class MapCheck:
     cdef int require(self, uint32_t lpa, uint32_t ppa) except -1 nogil
     cdef str fault_of(self, uint32_t lpa, uint32_t ppa)
     cdef str fault_of_all(self, uint64_t others, bint some_unknown=*)
+    cdef uint64_t strays_of_validity(self)
     cdef str fault_of_counts(self, const uint32_t* ppas, uint32_t n)

@@ -118,10 +118,22 @@ cdef class MapCheck:
         for block in range(self.ssd.nand.blocks):
             if self.ssd.kind_of(block) != KIND_VALIDITY:
                 live += self.ssd.validity.count(block)
+        if live != mapped:
+            live -= self.strays_of_validity()
         if live < mapped if some_unknown or self.ssd.validity.late else live != mapped:
             what = ("pages" if self.shares else "LPAs") + (" and translation pages" if others else "")
             return f"{live} pages are live, and {mapped} {what} are mapped"
         return None
+
+    cdef uint64_t strays_of_validity(self):
+        """Validity's own live pages in blocks that say nothing of what they hold, because damage took their headers."""
+        cdef uint64_t n = 0
+        cdef uint32_t ppa
+        for kind, ppa in self.ssd.owned_pages():
+            if (kind == KIND_VALIDITY and self.ssd.kind_of(ppa // self.ssd.nand.pages_per_block) != KIND_VALIDITY
+                    and self.ssd.validity.is_live(ppa) and not self.seen[ppa >> 6] >> (ppa & 63) & 1):
+                n += 1
+        return n
 
     cdef str fault_of_counts(self, const uint32_t* ppas, uint32_t n):
         """For a map in DRAM, ``ppas[lpa]``, and without reading validity's pages in flash: None, or text that says that
