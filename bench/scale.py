@@ -41,6 +41,7 @@ LOOKS = {
     "smart": ("smart", "{image}"),
     "clone": ("clone", "{image}", "{image}.copy"),
 }
+MOUNTED = {"status": ("status",), "top": ("top", "{mount}", "--once", "--interval", "0.1")}  #: looks at a mount
 
 
 OP = "0.2"  #: enough for every FTL
@@ -101,6 +102,8 @@ class Run:
         self.command("unmount", "umount", mount)
         said = self.command("clean mount", "mount", image, mount)
         self.rows["clean mount"]["mb"] = self.daemon_mb()
+        for what, words in MOUNTED.items():
+            self.command(what, *(word.format(mount=mount) for word in words))
         self.command("umount", "umount", mount)
         disk_bytes = self.image.stat().st_blocks * 512
         for what, words in LOOKS.items():
@@ -135,7 +138,8 @@ def measured(tree: Path, where: Path, ftl: str, gib: int, full: float) -> dict[s
 PAGE = common.HERE.parent / "docs" / "performance.md"
 PICTURE = common.HERE.parent / "docs" / "img" / "scale.svg"
 MARKS = ("<!-- python bench scale --page: -->\n", "<!-- so far -->\n")
-SHOWN = ("first mount", "recovery", "clean mount", "fsck", "dump lpa", "dump log", "dump --html", "smart", "clone")
+SHOWN = ("first mount", "recovery", "clean mount", "fsck", "dump lpa", "dump log", "dump --html", "smart", "clone",
+         "status", "top")  # fmt: skip
 DRAWN = ("recovery", "clean mount", "fsck", "dump --html")
 CURVES = ("pagemap", "fast", "dftl", "geckoftl", "slimftl", "remapssd", "leaftl", "learnedftl")  #: of each kind of map
 LARGEST = max(SIZES)
@@ -162,10 +166,14 @@ def table(rows: list[dict[str, Any]], full: float) -> str:
     for ftl, trees in found.items():
         runs = [trees[name] for name in ("before", "now") if name in trees]
         cells = [both(f"{one['checkpoint_pages']:,}" for one in runs)]
-        cells += [both(f"{one['commands'][what]['s']:.1f}" for one in runs) for what in SHOWN]
+        cells += [both(seconds(one["commands"].get(what)) for one in runs) for what in SHOWN]
         cells += [both(f"{one['commands'][what]['mb']:,}" for one in runs) for what in ("clean mount", "fsck")]
         lines.append(f"| `{ftl}` | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def seconds(measured: dict[str, float] | None) -> str:
+    return "" if measured is None else f"{measured['s']:.1f}"
 
 
 def both(cells: Iterable[str]) -> str:

@@ -531,9 +531,10 @@ class Device:
             "plp": bool(self._settings.get("plp", False)),
         }
 
-    def problems(self) -> list[str]:
-        """One line for each broken invariant between mapping, OOB, validity and pool."""
-        return self.ssd.check() + cross_check(self.ssd)
+    def problems(self, progress: Callable[[float], None] | None = None) -> list[str]:
+        """One line for each broken invariant between mapping, OOB, validity and pool. ``progress`` gets the share of
+        the blocks that is done, now and then."""
+        return self.ssd.check() + cross_check(self.ssd, progress=progress)
 
 
 def refusal(name: str, geometry: Geometry, options: dict[str, Any] | None = None, **settings: Any) -> BindError | None:

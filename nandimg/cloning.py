@@ -8,6 +8,7 @@ import os
 import struct
 import tempfile
 import uuid as uuids
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from nandimg.header import HEADER_BYTES, Header, read_header
 from nandimg.image import CHUNK, _reserve, open_locked, require_known, why_not
 
 FICLONE = 0x40049409  #: linux/fs.h
+TOLD = 256 << 20  #: bytes between two reports of progress
 UUID_AT = 24  #: in the header, SPEC.md section 2
 #: errors of a file system that does not support a kind of copy or link, here or between these two files
 CANNOT = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EBADF, errno.EPERM)
@@ -30,9 +32,10 @@ class Clone:
     shared: bool
 
 
-def clone(path: str | Path, copy: str | Path) -> Clone:
+def clone(path: str | Path, copy: str | Path, progress: Callable[[float], None] | None = None) -> Clone:
     """Copy the image ``path`` to the new file ``copy``, which gets a new UUID. Nothing is recovered: a crashed image
-    makes a crashed copy. ImageError if ``path`` is not a whole image or is in use, or if ``copy`` exists.
+    makes a crashed copy. ``progress`` gets the share of the bytes that is copied, now and then. ImageError if ``path``
+    is not a whole image or is in use, or if ``copy`` exists.
 
     ``copy`` appears whole and durable, or not at all: it is made under another name in the same folder. If this process
     dies, only that file may be left (``.NAME.*.clone``; it can be removed).
@@ -49,7 +52,7 @@ def clone(path: str | Path, copy: str | Path) -> Clone:
         except OSError as error:
             raise ImageError(f"{copy}: {why_not(copy, error)}") from None
         try:
-            shared = _copy(source, target, path, copy)
+            shared = _copy(source, target, path, copy, progress or (lambda share: None))
             _reserve(target, header, copy)
             new = _with_own_uuid(source, target, counts)
             os.fsync(target)
@@ -100,8 +103,9 @@ def _name(made: Path, copy: Path) -> None:
 # ---- bytes from file to file ----
 
 
-def _copy(source: int, target: int, path: Path, copy: Path) -> bool:
-    """Copy all bytes of ``source``; True if the host's file system shares them between the two files."""
+def _copy(source: int, target: int, path: Path, copy: Path, tell: Callable[[float], None]) -> bool:
+    """Copy all bytes of ``source``; True if the host's file system shares them between the two files. ``tell`` gets the
+    share that is done."""
     try:
         fcntl.ioctl(target, FICLONE, source)
         return True
@@ -111,8 +115,13 @@ def _copy(source: int, target: int, path: Path, copy: Path) -> bool:
     try:
         size = os.fstat(source).st_size
         os.ftruncate(target, size)
-        for start, end in data_of(source, size):
-            _copy_range(source, target, start, end)
+        parts = data_of(source, size)
+        done, total = 0, sum(end - start for start, end in parts)
+        for start, end in parts:
+            for at in range(start, end, TOLD):
+                _copy_range(source, target, at, min(end, at + TOLD))
+                done += min(end, at + TOLD) - at
+                tell(done / total)
     except OSError as error:
         raise ImageError(f"{path} to {copy}: {error.strerror}") from None
     return False

@@ -23,8 +23,8 @@ def command(
     """
     import nandimg
 
-    with show.working(f"copying {image}"):
-        made = nandimg.clone(image, copy)
+    with show.progressing(f"copying {image}") as progress:
+        made = nandimg.clone(image, copy, progress)
     uuid = str(made.header.uuid)
     if as_json:
         found = {"image": str(image), "copy": str(copy), "uuid": uuid, "ftl": made.header.ftl or None}

@@ -37,8 +37,8 @@ def command(
     if repair:
         with show.working(f"repairing {image}"):
             repaired = inspect.repair(image, trust or ftl or False)
-    with show.working(f"checking {image}"):
-        problems, unchecked = inspect.check(image, data, trust or ftl or False)
+    with show.progressing(f"checking {image}") as progress:
+        problems, unchecked = inspect.check(image, data, trust or ftl or False, progress)
     if as_json:
         found: dict[str, object] = {"ok": not (problems or unchecked), "problems": problems}
         if repair:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from flashfs.device import Device
 from flashfs.errors import CorruptError, UsageError
-from flashfs.inspect._image import header
+from flashfs.inspect._image import PROGRESS_BLOCKS, header
 from flashfs.inspect._view import BLANK, WHOLE, Spare, View, opened
 
+DATA = 0.9  #: what reading the data takes of the time of a check that does
 
 def scheme(
     path: str | Path, view_name: str | None = None, number: int | None = None, trust: bool | str = False
@@ -55,22 +57,35 @@ def problems(path: str | Path, data: bool = False, trust: bool | str = False) ->
     return [*broken, unchecked] if unchecked else broken
 
 
-def check(path: str | Path, data: bool = False, trust: bool | str = False) -> tuple[list[str], str]:
-    """(broken invariants, why map, validity and counters were not checked or "")."""
+def check(
+    path: str | Path, data: bool = False, trust: bool | str = False, progress: Callable[[float], None] | None = None
+) -> tuple[list[str], str]:
+    """(broken invariants, why map, validity and counters were not checked or ""). ``progress`` gets the share that is
+    done, now and then."""
+    tell = progress or (lambda share: None)
     out = [f"header copy {row['copy']}: damaged" for row in header(path)["copies"] if row["state"] != "whole"]
     with opened(path, trust) as view:
         if view.untrusted:
-            for block in range(view.chip.blocks):
+            for block in _told(view.chip.blocks, tell):
                 out += _spoilt(view, block, data)
             return out, f"map, validity and counters were not checked: {view.note}"
         if view.device is None:
             return out if view.note == BLANK else [*out, view.note], ""
         out += view.device.recovery.alarms
-        out += view.device.problems()
+        first = 1 - DATA if data else 1
+        out += view.device.problems(lambda share: tell(share * first))
         if data:
-            for block in range(view.chip.blocks):
+            for block in _told(view.chip.blocks, lambda share: tell(first + share * DATA)):
                 out += _unreadable(view, block)
         return out, ""
+
+
+def _told(blocks: int, tell: Callable[[float], None]) -> Iterator[int]:
+    """The numbers of all blocks; ``tell`` gets the share that is done."""
+    for block in range(blocks):
+        if block % PROGRESS_BLOCKS == 0:
+            tell(block / blocks)
+        yield block
 
 
 def _spoilt(view: View, block: int, data: bool) -> list[str]:

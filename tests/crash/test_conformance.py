@@ -129,10 +129,10 @@ class Forgetful(PageTable):
     """Leaves out one LPA of what it saves, if there are thousands."""
 
     def save(self) -> Any:
-        table = bytearray(super().save()["map"])
+        table = bytearray(super().save()["table"])
         if len(table) > 16_000:
-            table[4 * 3_210 : 4 * 3_211] = b"\xff" * 4
-        return {"map": bytes(table)}
+            table[4 * 3_210 : 4 * 3_211] = bytes(4)
+        return {"table": bytes(table)}
 
 
 class Strange(PageTable):

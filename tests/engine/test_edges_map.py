@@ -515,9 +515,8 @@ def test_a_page_of_which_no_neighbour_can_be_read_is_still_its_lpas(tmp_path: Pa
 def test_pages_that_read_at_the_second_try_are_moved(tmp_path: Path, ftl: str) -> None:
     device, model = in_order(tmp_path / "chip", ftl, failing_once)
     block = places(device)[min(model)] // 16
-    if SCHEMES[ftl].hashed:  # within these writes cleaning may not come by a block that a hash chose
-        device.ssd.move_blocks(np.array([block], dtype=np.uint32))
-    else:
+    # within these writes cleaning may not come by a block that a hash chose
+    if not (SCHEMES[ftl].hashed and device.ssd.move_blocks(np.array([block], dtype=np.uint32))):
         until_moved(device, model, block)
     assert device.smart()["lost"] == 0
     held(device, model, set())

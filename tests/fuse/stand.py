@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -95,8 +96,14 @@ class Stand:
         run("mount", "-t", fs, "-o", options, self.loop, self.root)
 
     def umount_files(self) -> None:
+        """Returns when the file system has written what it had to: a process that was given a mount namespace just
+        now keeps a copy of the mount a moment longer, and umount(8) is done before that one goes."""
         if mounts.at(self.root):
             run("umount", self.root)
+            end = time.monotonic() + PATIENCE_S
+            while self.loop is not None and held(self.loop):
+                assert time.monotonic() < end, f"{self.loop}: still mounted in another mount namespace"
+                time.sleep(0.02)
 
     def free_bytes(self) -> int:
         """What the file system says is free."""
@@ -119,6 +126,17 @@ class Stand:
                 with suppress(ProcessLookupError):  # it ends by itself just now
                     os.kill(self.pid, signal.SIGKILL)
             subprocess.run(["fusermount3", "-u", "-z", str(self.home)], check=False, capture_output=True)
+
+
+def held(device: Path) -> bool:
+    """Whether a file system has ``device``, in whichever mount namespace."""
+    try:
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return True
+    return False
 
 
 def run(program: str, *arguments: object) -> str:

@@ -425,10 +425,10 @@ def section_map(p: Picture, rnd: Random) -> bool:
     def change(part: bytearray) -> None:
         n = len(part) // 4
         for _ in range(rnd.randrange(1, 4)):
-            value = struct.unpack_from("<I", part, 4 * rnd.randrange(n))[0] if rnd.random() < 0.5 else ppa_like(p, rnd)
-            struct.pack_into("<I", part, 4 * rnd.randrange(n), value)
+            value = struct.unpack_from("<I", part, 4 * rnd.randrange(n))[0] if rnd.random() < 0.5 else ~ppa_like(p, rnd)
+            struct.pack_into("<I", part, 4 * rnd.randrange(n), value & 0xFFFFFFFF)
 
-    return _change_section(p, rnd, "map", change)
+    return _change_section(p, rnd, "table", change)
 
 
 def section_pvb(p: Picture, rnd: Random) -> bool:
@@ -481,9 +481,9 @@ def section_vbt(p: Picture, rnd: Random) -> bool:
             at = 4 * rnd.randrange(n)
             block = rnd.choice((0xFFFFFF, 0xFFFFFE, p.geometry.blocks, rnd.randrange(p.geometry.blocks)))
             shared = rnd.choice((0, 0, 1, 254, 255))
-            struct.pack_into("<I", part, at, block | shared << 24)
+            struct.pack_into("<I", part, at, ~block & 0xFFFFFF | shared << 24)
 
-    return _change_section(p, rnd, "vbt", change)
+    return _change_section(p, rnd, "virtual", change)
 
 
 def section_groups(p: Picture, rnd: Random) -> bool:

@@ -238,8 +238,8 @@ def same_page_over_and_over(p: Picture) -> None:
 PAGE, SLIM = "pagemap/tiny-16/file/clean", "slimftl/tiny-16/file/clean"
 UNCLEAN, SLIM_UNCLEAN = "pagemap/tiny-16/file/aged", "slimftl/tiny-16/file/aged"
 LIES = {
-    "PPA outside the chip": (PAGE, in_section("map", 0, struct.pack("<I", 2**31))),
-    "two LPAs at one PPA": (PAGE, in_section("map", 0, struct.pack("<II", 8, 8))),
+    "PPA outside the chip": (PAGE, in_section("table", 0, struct.pack("<I", ~(2**31) & 0xFFFFFFFF))),
+    "two LPAs at one PPA": (PAGE, in_section("table", 0, struct.pack("<II", 0xFFFFFFF7, 0xFFFFFFF7))),
     "live bits beyond the block": (PAGE, in_section("pvb", 1, b"\xff")),
     "all pages live": (PAGE, in_section("pvb", 0, b"\xff")),
     "no page live": (PAGE, in_section("pvb", 0, bytes(128))),
@@ -247,8 +247,8 @@ LIES = {
     "pool stream 255": (PAGE, in_section("pool", 1, b"\xff")),
     "next page 65535": (PAGE, in_section("pool", 2, b"\xff\xff")),
     "pool order of 2^48-1": (PAGE, in_section("pool", 4, b"\xff" * 6)),
-    "VBT block outside the chip": (SLIM, in_section("vbt", 0, struct.pack("<I", 0xFFFFFE))),
-    "VBT: one block, two VBAs": (SLIM, in_section("vbt", 0, struct.pack("<II", 1, 1))),
+    "VBT block outside the chip": (SLIM, in_section("virtual", 0, struct.pack("<I", 1))),
+    "VBT: one block, two VBAs": (SLIM, in_section("virtual", 0, struct.pack("<II", 0xFFFFFE, 0xFFFFFE))),
     "read_ns of 2^64-1": (PAGE, in_header(144 + 8 * 8, struct.pack("<Q", 2**64 - 1))),
     "nvram of 2^40": (PAGE, in_header(144 + 8 * 7, struct.pack("<Q", 2**40))),
     "2^26 blocks": (PAGE, in_header(144 + 16, struct.pack("<Q", 2**26))),
@@ -336,8 +336,8 @@ def test_a_page_of_another_kind_is_nobodys_page(tmp_path: Path) -> None:
 
     def change(p: Picture) -> None:
         lpa = 3
-        at, _ = p.section_at(p.checkpoints()[-1], "map")
-        ppa = struct.unpack_from("<I", p.stream(p.checkpoints()[-1]), at + 4 * lpa)[0]
+        at, _ = p.section_at(p.checkpoints()[-1], "table")
+        ppa = struct.unpack_from("<I", p.stream(p.checkpoints()[-1]), at + 4 * lpa)[0] ^ 0xFFFFFFFF
         p.oob(ppa)[6] = 4
         p.seal_record(ppa)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import nandimg
+from flashfs import inspect
 from flashfs.device import Device
 from nandimg import Geometry
 
@@ -50,3 +51,13 @@ def test_memory_by_what_is_used(tmp_path: Path, ftl: str) -> None:
     drawn = f"from flashfs import cli; assert cli.run(['dump', '--html', {str(path) + '.html'!r}, {str(path)!r}]) == 0"
     taken = {"recovery": most_mib(opened), "clean": most_mib(opened), "html": most_mib(drawn)}
     assert max(taken.values()) < 150 + OWN[ftl], taken
+
+
+def test_a_check_tells_how_far_it_is(tmp_path: Path) -> None:
+    path = used(tmp_path / "chip", "dftl", clean=True)
+    for data in (False, True):
+        told: list[float] = []
+        assert inspect.check(path, data, progress=told.append) == ([], "")
+        assert len(told) > 100
+        assert told == sorted(told)
+        assert 0.9 < told[-1] <= 1

@@ -78,8 +78,12 @@ def test_sparse_copies(crashed: Path, monkeypatch: pytest.MonkeyPatch, by_kernel
             raise OSError(errno.EXDEV, "no")
 
         monkeypatch.setattr(os, "copy_file_range", no_copy)
-    copy = crashed.with_name("b.img")
-    assert not nandimg.clone(crashed, copy).shared
+    monkeypatch.setattr(cloning, "TOLD", 64 << 10)
+    copy, told = crashed.with_name("b.img"), []
+    assert not nandimg.clone(crashed, copy, told.append).shared
+    assert len(told) > 10
+    assert told == sorted(told)
+    assert told[-1] == 1
     assert differ_in_headers_alone(crashed, copy)
     assert copy.stat().st_blocks <= crashed.stat().st_blocks + 256
     assert copy.stat().st_mode & 0o777 == 0o600

@@ -351,8 +351,8 @@ class Image:
         return bool(self.header["ftl"] == "remapssd")
 
     def mapped(self, sections: dict[str, bytes], void: Set[int] = frozenset()) -> dict[int, Page]:
-        """LPA -> its page, by the section `map`, but for those in void blocks."""
-        found = reader_maps.pagemap_ppas(self, sections["map"])
+        """LPA -> its page, by the page table, but for those in void blocks."""
+        found = reader_maps.pagemap_ppas(self, sections)
         return {lpa: self.page(ppa) for lpa, ppa in found.items() if ppa // self.pages_per_block not in void}
 
     def key(self, page: Page) -> int:

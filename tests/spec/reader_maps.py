@@ -14,10 +14,11 @@ NONE = 0xFFFFFFFF
 TRANSLATION = 2
 
 
-def pagemap_ppas(image: Image, section: bytes) -> dict[int, int]:
-    """LPA -> PPA, from the section `map`."""
-    table = struct.unpack(f"<{image.lpas}I", section)
-    return {lpa: ppa for lpa, ppa in enumerate(table) if ppa != NONE}
+def pagemap_ppas(image: Image, sections: dict[str, bytes]) -> dict[int, int]:
+    """LPA -> PPA, from the section `table` or `map`."""
+    table = struct.unpack(f"<{image.lpas}I", sections.get("table") or sections["map"])
+    ppas = table if "map" in sections else [entry ^ NONE for entry in table]
+    return {lpa: ppa for lpa, ppa in enumerate(ppas) if ppa != NONE}
 
 
 def slim_mix(x: int) -> int:
@@ -104,15 +105,15 @@ def slim_entry(image: Image, sections: dict[str, bytes], lpa: int) -> dict[str, 
     if hid == 0:
         return {"hid": 0}
     vba = slim_vba(image, lpa, hid)
-    line = struct.unpack_from("<I", sections["vbt"], 4 * vba)[0]
-    pba = line & 0xFFFFFF
-    return {
-        "hid": hid,
-        "ppid": ppid,
-        "vba": vba,
-        "pba": None if pba == 0xFFFFFF else pba,
-        "shared": line >> 24,
-    }
+    pba, shared = slim_line(sections, vba)
+    return {"hid": hid, "ppid": ppid, "vba": vba, "pba": pba, "shared": shared}
+
+
+def slim_line(sections: dict[str, bytes], vba: int) -> tuple[int | None, int]:
+    """(The block of a virtual block or None, *shared*), from either section."""
+    line = struct.unpack_from("<I", sections.get("virtual") or sections["vbt"], 4 * vba)[0]
+    pba = (line if "vbt" in sections else ~line) & 0xFFFFFF
+    return None if pba == 0xFFFFFF else pba, line >> 24
 
 
 def slim_ppa(image: Image, checkpoint: Checkpoint, lpa: int) -> int | None:
@@ -126,8 +127,8 @@ def slim_ppa(image: Image, checkpoint: Checkpoint, lpa: int) -> int | None:
     total = image.header["options"]["virtual_blocks"]
     for distance in range(total):
         vba = (found["vba"] + distance) % total
-        pba = struct.unpack_from("<I", checkpoint.sections["vbt"], 4 * vba)[0] & 0xFFFFFF
-        if pba == 0xFFFFFF:
+        pba, _ = slim_line(checkpoint.sections, vba)
+        if pba is None:
             continue
         bits = int.from_bytes(checkpoint.sections["pvb"][8 * words * pba : 8 * words * (pba + 1)], "little")
         ppa = pba * image.pages_per_block + found["ppid"]

@@ -220,7 +220,7 @@ def clean_sections(image: Path, spec: reader.Image) -> None:
             return
         current = {lpa: page.ppa for lpa, page in spec.users().items()}
         if spec.header["ftl"] in ("pagemap", "remapssd"):
-            assert reader_maps.pagemap_ppas(spec, checkpoint.sections["map"]) == current
+            assert reader_maps.pagemap_ppas(spec, checkpoint.sections) == current
             assert ("pvb" in checkpoint.sections) == (spec.header["ftl"] == "pagemap")
             return
         if spec.header["ftl"] in ("fast", "hpftl"):
@@ -315,7 +315,7 @@ def test_other_options(tmp_path: Path, ftl: str) -> None:
     current = {lpa: page.ppa for lpa, page in spec.users().items()}
     assert current
     if ftl in ("pagemap", "remapssd"):
-        assert reader_maps.pagemap_ppas(spec, checkpoint.sections["map"]) == current
+        assert reader_maps.pagemap_ppas(spec, checkpoint.sections) == current
     elif ftl == "hpftl":
         assert reader_maps.hpftl_ppas(spec, checkpoint.sections) == current
     elif ftl == "fast":
@@ -453,12 +453,8 @@ def scheme_views(image: Path, spec: reader.Image) -> None:
         return
     entries = [reader_maps.slim_entry(spec, checkpoint.sections, lpa)["hid"] for lpa in range(spec.lpas)]
     assert {row["hid"]: row["lpas"] for row in found["hids"]} == {hid: entries.count(hid) for hid in set(entries)}
-    lines = [
-        int.from_bytes(checkpoint.sections["vbt"][i : i + 4], "little") for i in range(0, 4 * len(found["vbt"]), 4)
-    ]
-    assert [(-1 if row["pba"] is None else row["pba"], row["shared"]) for row in found["vbt"]] == [
-        (-1 if line & 0xFFFFFF == 0xFFFFFF else line & 0xFFFFFF, line >> 24) for line in lines
-    ]
+    lines = [reader_maps.slim_line(checkpoint.sections, vba) for vba in range(len(found["vbt"]))]
+    assert [(row["pba"], row["shared"]) for row in found["vbt"]] == lines
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,15 @@ from flashfs.engine.contract.owner cimport LIVE, Owner
 from flashfs.engine.device.ssd cimport Ssd
 from nandimg._nand cimport PAGE_OK
 
+cdef enum:
+    TOLD = 1024              # blocks between two reports of progress
 
-def cross_check(Ssd ssd, uint32_t most=100):
+
+def cross_check(Ssd ssd, uint32_t most=100, progress=None):
     """One line per broken invariant (at most ``most``): every live page is whole; a user page names an LPA that exists,
     has a sequence number not above the device's, and is where the mapping has its LPA; other pages are known to their
     owner; and the mapping names as many pages as are live (with a late store: not more). Reads the spare area of every
-    live page."""
+    live page. ``progress`` gets the share of the blocks that is done, now and then."""
     cdef uint32_t block, i, n, ppa, live = 0, mapped
     cdef uint32_t* pages = <uint32_t*> malloc(ssd.pages_per_block * sizeof(uint32_t))
     cdef uint8_t status = 0
@@ -27,6 +30,8 @@ def cross_check(Ssd ssd, uint32_t most=100):
         raise MemoryError
     try:
         for block in range(ssd.nand.blocks):
+            if progress is not None and block % TOLD == 0:
+                progress(float(block) / ssd.nand.blocks)
             n = ssd.validity.pages(block, pages)
             live += n
             for i in range(n):

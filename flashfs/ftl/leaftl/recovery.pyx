@@ -191,7 +191,7 @@ cdef class LearnedRecovery(LearnedPlaces):
                     others += 1
                     if wrong is None and not blind and not self.any_live(ppa):
                         wrong = f"LPA {first + i} is near PPA {ppa}, where no page is live"
-                elif not (agreement.enter_all(&ppa, 1) if blind else agreement.enter(ppa)):
+                elif not (agreement.enter_all(&ppa, 1, 0) if blind else agreement.enter(ppa)):
                     wrong = wrong or agreement.fault_of(first + i, ppa)
             first += n
         self.in_range = True

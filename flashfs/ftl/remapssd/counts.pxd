@@ -1,4 +1,5 @@
 # Reference counts as a validity store; see counts.pyx.
+cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.contract.validity cimport Validity
@@ -11,10 +12,16 @@ cdef enum:
 cdef class ReferenceCounts(Validity):
     cdef uint8_t* nibbles                  # two pages a byte, the lower page in the low half
     cdef Prints prints                     # fingerprints, if pages are deduplicated, or None
-    cdef const uint32_t* table             # the mapping's table, ``lpas`` PPAs
+    cdef const uint32_t* table             # the mapping's table, ``lpas`` entries
     cdef uint32_t pages_per_block, lpas, shift
     cdef uint64_t pages_n
     cdef readonly uint64_t over_n          # references beyond what four bits can count
+
+    @cython.final
+    cdef inline uint32_t at(self, uint32_t lpa) noexcept nogil:
+        """The PPA of an LPA, or NONE: as PageTable's."""
+        return ~self.table[lpa]
+
     cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil
     cdef uint32_t get(self, uint32_t ppa) noexcept nogil
     cdef int put(self, uint32_t ppa, uint32_t count) noexcept nogil

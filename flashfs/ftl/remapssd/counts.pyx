@@ -15,6 +15,7 @@ from flashfs.engine.blocks.victims cimport gained, lost_one
 
 cdef extern from "huge.h" nogil:
     void want_huge_pages(void* at, size_t bytes)
+    void zero_memory(void* at, size_t bytes)
 
 cdef extern from *:
     int lowest_bit "__builtin_ctzll"(unsigned long long) nogil
@@ -109,7 +110,7 @@ cdef class ReferenceCounts(Validity):
         if n == COUNT_MOST and self.over_n:  # there may be more than can be counted
             n = 1
             for lpa in range(self.lpas):
-                n += self.table[lpa] == ppa
+                n += self.at(lpa) == ppa
             self.over_n -= n > COUNT_MOST
         if n > 1:
             self.put(ppa, min(<uint32_t> COUNT_MOST, n - 1))
@@ -130,13 +131,13 @@ cdef class ReferenceCounts(Validity):
         the only checkpoint is lost, and its trims with it, there may be more (``over_n``)."""
         cdef uint32_t lpa, ppa
         cdef uint32_t[::1] live = memoryview(bytearray(4 * self.ssd.nand.blocks)).cast("I")
-        memset(self.nibbles, 0, self.pages_n // 2 + 1)
+        zero_memory(self.nibbles, self.pages_n // 2 + 1)
         self.over_n = 0
         with nogil:
             for lpa in range(self.lpas):
-                if lpa + AHEAD < self.lpas and self.table[lpa + AHEAD] < self.pages_n:
-                    prefetch(self.nibbles + (self.table[lpa + AHEAD] >> 1), 1)
-                ppa = self.table[lpa]
+                if lpa + AHEAD < self.lpas and self.at(lpa + AHEAD) < self.pages_n:
+                    prefetch(self.nibbles + (self.at(lpa + AHEAD) >> 1), 1)
+                ppa = self.at(lpa)
                 if ppa >= self.pages_n:
                     continue
                 if self.get(ppa) == 0:
@@ -161,7 +162,7 @@ cdef class ReferenceCounts(Validity):
         self.recount()
 
     def reset(self):
-        memset(self.nibbles, 0, self.pages_n // 2 + 1)
+        zero_memory(self.nibbles, self.pages_n // 2 + 1)
         self.over_n = 0
         self.victims.clear()
 
@@ -192,8 +193,8 @@ cdef class ReferenceCounts(Validity):
         cdef uint8_t[::1] n = counted
         problems = []
         for lpa in range(self.lpas):
-            if self.table[lpa] < self.pages_n:
-                n[self.table[lpa]] = min(255, n[self.table[lpa]] + 1)
+            if self.at(lpa) < self.pages_n:
+                n[self.at(lpa)] = min(255, n[self.at(lpa)] + 1)
         for _, ppa in self.ssd.owned_pages():
             n[ppa] = min(255, n[ppa] + 1)
         for ppa in range(self.pages_n):

@@ -82,11 +82,11 @@ cdef class TableDeduplication(Deduplication):
         cdef uint32_t ppa = self.prints.find(self.prints.pending + 2 * (self.prints.pending_n - 1))
         if ppa == NONE:
             return False
-        if self.map.table[lpa] != ppa and not self.has_room(ppa):  # checked first: it may save the comparison
+        if self.map.at(lpa) != ppa and not self.has_room(ppa):  # checked first: it may save the comparison
             return False
         if not self.is_same(ppa, page, t_ns):
             return False
-        if self.map.table[lpa] != ppa:
+        if self.map.at(lpa) != ppa:
             self.point_at(lpa, ppa, seq, t_ns, old)
         self.prints.pending_n -= 1
         self.found += 1
@@ -104,7 +104,7 @@ cdef class TableDeduplication(Deduplication):
         self.ssd.stopped = IN_REMAP
         self.map.take_reference(ppa)
         old[0] = self.map.leave(lpa)
-        self.map.table[lpa] = ppa
+        self.map.put(lpa, ppa)
         self.map.rmm.append(&claim, CAUSE_MAP)
         self.ssd.stopped = before
         t_ns[0] = max(t_ns[0], self.ssd.map_ns)

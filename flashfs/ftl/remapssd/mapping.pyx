@@ -71,11 +71,11 @@ cdef class RemapTable(PageTable):
 
     cdef uint32_t leave(self, uint32_t lpa) noexcept nogil:
         """Unmap the LPA from its page. Returns that page if no LPA is left there, else NONE."""
-        cdef uint32_t ppa = self.table[lpa]
+        cdef uint32_t ppa = self.at(lpa)
         if ppa == NONE:
             return NONE
         self.rmm.leave(lpa, ppa)
-        self.table[lpa] = NONE
+        self.put(lpa, NONE)
         return NONE if self.counts.drop(ppa) else ppa
 
     cdef bint take_reference(self, uint32_t ppa) noexcept nogil:
@@ -95,7 +95,7 @@ cdef class RemapTable(PageTable):
                 prefetch(self.table + lpas[i + AHEAD], 1)
                 prefetch(self.rmm.lr + (lpas[i + AHEAD] >> 6), 1)
             olds[i] = self.leave(lpas[i])
-            self.table[lpas[i]] = ppa + i
+            self.put(lpas[i], ppa + i)
         if self.notes_prints:
             self.prints.bind(lpas, n, ppa)
         return 0
@@ -105,7 +105,7 @@ cdef class RemapTable(PageTable):
         if not self.attached:
             return PageTable.unbind(self, lpa, n, olds)
         for i in range(n):
-            if self.table[lpa + i] == NONE:
+            if self.at(lpa + i) == NONE:
                 olds[i] = NONE
                 continue
             olds[i] = self.leave(lpa + i)
@@ -117,8 +117,8 @@ cdef class RemapTable(PageTable):
         cdef bint entries = False
         for i in range(n):
             self.counts.carry(olds[i], news[i])
-            if not self.rmm.is_remapped(lpas[i]) and self.table[lpas[i]] == olds[i]:
-                self.table[lpas[i]] = news[i]
+            if not self.rmm.is_remapped(lpas[i]) and self.at(lpas[i]) == olds[i]:
+                self.put(lpas[i], news[i])
                 entries |= self.counts.get(news[i]) > 1
             else:
                 entries = True
@@ -163,7 +163,7 @@ cdef class RemapTable(PageTable):
         """An LPA at the page, preferably one without an entry: entries find the others when the page moves."""
         cdef uint32_t lpa, found = NONE
         for lpa in range(self.ssd.lpas):
-            if self.table[lpa] == ppa:
+            if self.at(lpa) == ppa:
                 if not self.rmm.is_remapped(lpa):
                     return lpa
                 found = lpa
@@ -182,7 +182,7 @@ cdef class RemapTable(PageTable):
         entries; the OOB of a page that was interrupted while being overwritten has a wrong LPA, and its owner has
         none."""
         cdef uint32_t n
-        if self.table[lpa] == ppa:
+        if self.at(lpa) == ppa:
             return True
         n = self.counts.get(ppa)
         return n != 0 and (n == self.rmm.brought(ppa) or not self.attached or self.counts.over_n != 0)
@@ -199,7 +199,7 @@ cdef class RemapTable(PageTable):
         cdef uint64_t superblock, last = <uint64_t> -1, needed = self.rmm.segments_for(n)
         cdef uint32_t i
         for i in range(n):
-            superblock = self.table[source + i] // self.rmm.pages
+            superblock = self.at(source + i) // self.rmm.pages
             needed += superblock != last
             last = superblock
         return needed
@@ -208,8 +208,8 @@ cdef class RemapTable(PageTable):
         """Release references that were taken ahead and are not needed."""
         cdef uint32_t i, ppa
         for i in range(n):
-            ppa = self.table[source + i]
-            if self.table[target + i] != ppa:
+            ppa = self.at(source + i)
+            if self.at(target + i) != ppa:
                 self.counts.put(ppa, self.counts.get(ppa) - 1)
         return 0
 
@@ -264,14 +264,14 @@ cdef class RemapTable(PageTable):
         cdef uint8_t status
         cdef uint8_t[::1] oob = bytearray(self.ssd.nand.oob_bytes)
         for lpa in range(self.ssd.lpas):
-            ppa = self.table[lpa]
+            ppa = self.at(lpa)
             if ppa == NONE or self.rmm.is_remapped(lpa):
                 continue
             self.ssd.nand.read_spare(ppa // self.ssd.nand.pages_per_block, ppa % self.ssd.nand.pages_per_block, 1,
                                      &oob[0], &status, CAUSE_RECOVERY, self.ssd.now_ns)
             status = placed(status, &oob[0], ppa % self.ssd.nand.pages_per_block)
             if ppa in unread if status != PAGE_OK else oob_lpa(&oob[0]) != lpa:
-                self.table[lpa] = NONE
+                self.put(lpa, NONE)
                 n += 1
             elif status != PAGE_OK:
                 unread.add(ppa)
@@ -318,9 +318,9 @@ cdef class RemapTable(PageTable):
         said = PageTable.explain(self, lpa)
         if said["ppa"] is not None:
             said["remapped"] = bool(self.rmm.is_remapped(lpa))
-            said["references"] = self.counts.get(self.table[lpa])
+            said["references"] = self.counts.get(self.at(lpa))
             if said["remapped"]:           # of several such entries the newest counts
-                rows = self.rmm.entries_of(<uint32_t> (self.table[lpa] // self.rmm.pages))
+                rows = self.rmm.entries_of(<uint32_t> (self.at(lpa) // self.rmm.pages))
                 mine = [row["seq"] for row in rows if row.get("valid") and row["lpa"] == lpa]
                 said["remap_seq"] = max(mine, default=0)
         return said
@@ -334,7 +334,7 @@ cdef class RemapTable(PageTable):
     def sharers(self, uint32_t ppa):
         """The LPAs that are at that page."""
         cdef uint32_t lpa
-        return [lpa for lpa in range(self.ssd.lpas) if self.table[lpa] == ppa]
+        return [lpa for lpa in range(self.ssd.lpas) if self.at(lpa) == ppa]
 
     def most_shared(self):
         """A page with the most LPAs."""
@@ -356,7 +356,7 @@ cdef class TableSharing(Sharing):
         return self.map.rmm.is_remapped(lpa)
 
     cdef bint shared_by_others(self, uint32_t ppa, uint32_t lpa) except -1 nogil:
-        return self.map.counts.get(ppa) > (lpa < self.map.ssd.lpas and self.map.table[lpa] == ppa)
+        return self.map.counts.get(ppa) > (lpa < self.map.ssd.lpas and self.map.at(lpa) == ppa)
 
 
 cdef class TableRemapping(Remapping):
@@ -370,12 +370,11 @@ cdef class TableRemapping(Remapping):
         """A move's entry has the source that was unmapped, and so has no room for the order of the page's block
         (rmm.pyx): the page must be durable first. So must all pages of an atomic command: if the host lost one, the
         other entries would remain without it."""
-        cdef const uint32_t* table = self.map.table
-        cdef uint32_t i, asked = n
+        cdef uint32_t i, ppa, asked = n
         cdef uint64_t most = self.map.entries_most()
         self.map.reserved = 0
         for i in range(n if move or self.atomic else 0):
-            if not self.map.is_durable(table[source + i]):
+            if not self.map.is_durable(self.map.at(source + i)):
                 self.map.ssd.barrier()
                 break
         if self.map.rmm.valid_n >= most:
@@ -388,8 +387,9 @@ cdef class TableRemapping(Remapping):
             return 0
         for i in range(n):
             if i + AHEAD < n:
-                prefetch(self.map.counts.nibbles + (table[source + i + AHEAD] >> 1), 1)
-            if table[target + i] != table[source + i] and not self.map.take_reference(table[source + i]):
+                prefetch(self.map.counts.nibbles + (self.map.at(source + i + AHEAD) >> 1), 1)
+            ppa = self.map.at(source + i)
+            if self.map.at(target + i) != ppa and not self.map.take_reference(ppa):
                 n = i
                 break
             if self.map.counts.over_n:     # a full count is recounted from the table, which lacks these
@@ -404,19 +404,18 @@ cdef class TableRemapping(Remapping):
     cdef int run(self, uint32_t target, uint32_t source, uint32_t n, uint64_t seq, bint move,
                  uint32_t* olds) except -1 nogil:
         cdef bint protected = (<Ssd> self.map.ssd).buffer.in_nvram and (<Ssd> self.map.ssd).buffer.held
-        cdef uint32_t* table = self.map.table
         cdef Claim claim
         cdef uint32_t i, ppa
         claim.seq = seq
         claim.first = target
         claim.n = n
         for i in range(n):
-            ppa = table[source + i]
+            ppa = self.map.at(source + i)
             olds[i] = NONE
             claim.lpa = target + i
             claim.ppa = ppa
             claim.source = source + i if move else NONE
-            if table[target + i] == ppa:
+            if self.map.at(target + i) == ppa:
                 self.map.same += 1
                 # An atomic command has an entry for each LPA. And a version in a protected buffer outlives a crash, so
                 # the record that the LPA must not have it must outlive the crash too.
@@ -426,7 +425,7 @@ cdef class TableRemapping(Remapping):
                     self.map.rmm.append(&claim, CAUSE_MAP)
             else:
                 olds[i] = self.map.leave(target + i)
-                table[target + i] = ppa
+                self.map.put(target + i, ppa)
                 self.map.rmm.append(&claim, CAUSE_MAP)
                 self.map.done += 1
             if move:

@@ -130,7 +130,7 @@ cdef class EntryRoom:
     cdef bint read_out(self, uint32_t lpa, int64_t* t_ns) except -1 nogil:
         """Read the LPA's page in flash into ``page``; False if it cannot be read. The write buffer may have a newer
         version, with its own number."""
-        cdef uint32_t ppa = self.mapping.table[lpa]
+        cdef uint32_t ppa = self.mapping.at(lpa)
         cdef int wrong = 1
         t_ns[0] = self.ssd.reader.read_one(lpa, ppa, self.page, self.ssd.now_ns, &wrong)
         if wrong:                          # a page that fails once may read at the second try

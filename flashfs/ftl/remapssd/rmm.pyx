@@ -276,7 +276,7 @@ cdef class Rmm:
 
     cdef bint matches(self, const Claim* claim, uint64_t stamp) noexcept nogil:
         """As ``holds``, if the LPA is remapped."""
-        return (self.table[claim.lpa] == claim.ppa
+        return (~self.table[claim.lpa] == claim.ppa
                 and self.ssd.pool.order[claim.ppa // self.ssd.nand.pages_per_block] <= stamp
                 and (claim.order == NONE or claim.order == self.order_at(claim.ppa)))
 
@@ -561,7 +561,7 @@ cdef class Rmm:
                 claim.source = NONE         # as in a compaction
                 self.take(&claim, cause)
                 self.logged(&claim)
-                table[claim.lpa] = claim.ppa
+                table[claim.lpa] = ~claim.ppa
                 self.groups[superblock].valid -= 1
                 self.groups[claim.ppa // self.pages].valid += 1
                 self.carried_n += 1

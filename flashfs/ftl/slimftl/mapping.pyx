@@ -11,9 +11,10 @@ docs/ftl/slimftl.md.
 """
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from flashfs.engine.arrays cimport array_u32
 from flashfs.parts.defaults.map_check cimport MapCheck
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.mapping cimport Mapping
@@ -37,12 +38,17 @@ import numpy
 
 from flashfs.errors import CorruptError
 
+cdef extern from "huge.h" nogil:
+    void copy_into_zeros(void* into, const void* of, size_t bytes)
+
 cdef enum:
     SHARED_MOST = 255        # limit of the other 8 bits, the count of this VBA's pages placed elsewhere: sticks here
 
 cdef uint32_t NOWHERE = NONE - 1  # a mapped page whose virtual block has no block: beyond every chip
 
-OOB_BYTES = 8  #: u32 VBA of the block, u8 HID, u8 1 if the HID names another VBA (shared), u16 zero
+VBT = "virtual"    #: the section of the table: lines as in DRAM, zeros where nothing is
+OLDER_VBT = "vbt"  #: of an image without flashfs.checkpoint-fills: the block itself, 0xFFFFFF for none
+OOB_BYTES = 8      #: u32 VBA of the block, u8 HID, u8 1 if the HID names another VBA (shared), u16 zero
 
 
 @cython.final
@@ -58,7 +64,7 @@ cdef class SlimMapping(Mapping):
         self.ppid_bits = self.primary.ppid_bits
         self.ppid_mask = self.primary.ppid_mask
         self.entry_bits = self.primary.entry_bits
-        self.vbt = <uint32_t*> malloc(self.virtual_blocks * 4)
+        self.vbt = <uint32_t*> calloc(self.virtual_blocks, 4)  # blank parts take no memory
         self.found_in = <uint32_t*> malloc(ssd.nand.blocks * 4)
         if not (self.vbt and self.found_in):
             raise MemoryError
@@ -81,11 +87,10 @@ cdef class SlimMapping(Mapping):
     # --- the virtual block table
 
     cdef uint32_t block_of(self, uint32_t vba) noexcept nogil:
-        cdef uint32_t block = self.vbt[vba] & NO_BLOCK
-        return NONE if block == NO_BLOCK else block
+        return NONE if self.vbt[vba] & NO_BLOCK == 0 else ~self.vbt[vba] & NO_BLOCK
 
     cdef int set_block(self, uint32_t vba, uint32_t block) noexcept nogil:
-        self.vbt[vba] = (self.vbt[vba] & ~<uint32_t> NO_BLOCK) | (block & NO_BLOCK)
+        self.vbt[vba] = (self.vbt[vba] & ~<uint32_t> NO_BLOCK) | (~block & NO_BLOCK)
         return 0
 
     cdef uint32_t shared_from(self, uint32_t vba) noexcept nogil:
@@ -381,26 +386,36 @@ cdef class SlimMapping(Mapping):
         cdef uint32_t vba
         self.primary.clear()
         for vba in range(self.virtual_blocks):
-            self.vbt[vba] = NO_BLOCK
+            if self.vbt[vba]:               # what was never written stays without memory
+                self.vbt[vba] = 0
         self.recovering = True
         self.from_nothing = True
         self.half_erased = set()
         self.forget_found()
 
     def save(self):
-        return {
-            "primary": self.primary.save(),
-            "vbt": <const uint8_t[:self.virtual_blocks * 4]> <uint8_t*> self.vbt,
-        }
+        if self.ssd.meta.fill_least == 0:
+            return {"primary": self.primary.save(), OLDER_VBT: (self.lines() ^ numpy.uint32(NO_BLOCK)).tobytes()}
+        return {"primary": self.primary.save(), VBT: self.lines().view(numpy.uint8)}
+
+    def lines(self):
+        """The VBT as an array of u32."""
+        return array_u32(self.vbt, self.virtual_blocks)
 
     def load(self, sections):
-        cdef const uint8_t[::1] vbt = sections["vbt"]
-        if vbt.shape[0] != self.virtual_blocks * 4:
-            raise ValueError(f"VBT of {vbt.shape[0]} bytes: {self.virtual_blocks * 4} are needed")
+        """``VBT`` as in DRAM, or ``OLDER_VBT``."""
+        cdef const uint8_t[::1] lines
+        name = VBT if VBT in sections else OLDER_VBT
+        vbt = numpy.frombuffer(sections[name], "<u4") if len(sections[name]) % 4 == 0 else ()
+        if len(vbt) != self.virtual_blocks:
+            raise ValueError(f"VBT of {len(sections[name])} bytes: {self.virtual_blocks * 4} are needed")
         self.reset()
         self.from_nothing = False
         self.primary.load(sections["primary"], self.ssd.nand.pages_per_block)
-        memcpy(self.vbt, &vbt[0], self.virtual_blocks * 4)
+        if name == OLDER_VBT:
+            vbt = vbt ^ numpy.uint32(NO_BLOCK)
+        lines = vbt.view(numpy.uint8)
+        copy_into_zeros(<uint8_t*> self.vbt, &lines[0], self.virtual_blocks * 4)
         self.require_range()
 
     cdef int require_range(self) except -1:
@@ -502,8 +517,8 @@ cdef class SlimMapping(Mapping):
     def blocks_and_shares(self):
         """The VBT as two arrays: the block that stands for each virtual block, 2^32 - 1 for none, and how many of the
         virtual block's pages are elsewhere."""
-        words = numpy.frombuffer(<const uint8_t[:self.virtual_blocks * 4]> <uint8_t*> self.vbt, "<u4")
-        blocks = words & numpy.uint32(NO_BLOCK)
+        words = self.lines()
+        blocks = ~words & numpy.uint32(NO_BLOCK)
         blocks[blocks == NO_BLOCK] = NONE
         return blocks, words >> numpy.uint32(24)
 
@@ -536,6 +551,6 @@ cdef class SlimMapping(Mapping):
         """The VBA that a block stands for: a linear search of the VBT, for wear levelling and retirement only."""
         cdef uint32_t vba
         for vba in range(self.virtual_blocks):
-            if (self.vbt[vba] & NO_BLOCK) == block:
+            if ~self.vbt[vba] & NO_BLOCK == block:
                 return vba
         return NONE

@@ -100,10 +100,11 @@ cdef class SlimPlacement(Placement):
 
     cdef int take_moved(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
         """Place pages of the virtual block that is being cleaned: in the block that succeeds its own or, if it is
-        making way, in another candidate of the page with room."""
+        making way, in another candidate of the page with room. None where no virtual block is being cleaned: a block
+        alone says nothing of where its pages may go."""
         cdef uint32_t hid
         out.n = 0
-        if self.broken:
+        if self.broken or self.target_vba == NONE:
             return 0
         if self.spreads:
             n = self.run_of(lpas, n)
@@ -174,7 +175,7 @@ cdef class SlimPlacement(Placement):
         cdef const uint32_t* next_page = self.ssd.pool.next_page
         cdef uint32_t hid, block, pages = self.ssd.nand.pages_per_block
         for hid in range(1, HIDS + 1):
-            block = vbt[candidates[hid]] & NO_BLOCK
+            block = ~vbt[candidates[hid]] & NO_BLOCK
             if block == NO_BLOCK or (state[block] == STATE_OPEN and next_page[block] < pages):
                 return hid
         return 0

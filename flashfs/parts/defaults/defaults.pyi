@@ -28,3 +28,6 @@ class Streams(Placement):
 
 class Greedy(Cleaning):
     def __init__(self, ssd: Engine) -> None: ...
+
+TABLE: str
+OLDER_TABLE: str

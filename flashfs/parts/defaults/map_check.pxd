@@ -12,7 +12,7 @@ cdef class MapCheck:
     cdef readonly uint64_t mapped          # pages that were entered
     cdef readonly bint shares              # several LPAs may share a page, which counts once
     cdef int clear(self) noexcept nogil
-    cdef bint enter_all(self, const uint32_t* ppas, uint32_t n) noexcept nogil
+    cdef bint enter_all(self, const uint32_t* ppas, uint32_t n, uint32_t inverted) noexcept nogil
     cdef bint is_whole(self) except -1 nogil
     cdef uint32_t first_unnamed(self, uint64_t* live) except? 0xFFFFFFFE nogil
     cdef uint32_t unnamed(self) except? 0xFFFFFFFE nogil
@@ -21,4 +21,4 @@ cdef class MapCheck:
     cdef str fault_of(self, uint32_t lpa, uint32_t ppa)
     cdef str fault_of_all(self, uint64_t others, bint some_unknown=*)
     cdef uint64_t strays_of_validity(self)
-    cdef str fault_of_counts(self, const uint32_t* ppas, uint32_t n)
+    cdef str fault_of_counts(self, const uint32_t* ppas, uint32_t n, uint32_t inverted)

@@ -44,14 +44,15 @@ cdef class MapCheck:
         self.mapped = 0
         return 0
 
-    cdef bint enter_all(self, const uint32_t* ppas, uint32_t n) noexcept nogil:
+    cdef bint enter_all(self, const uint32_t* ppas, uint32_t n, uint32_t inverted) noexcept nogil:
         """Enters pages that LPAs name, NONE skipped, without asking validity, which would miss the cache for each.
-        False if two are the same page and pages are not shared, or a page is not on this chip."""
+        False if two are the same page and pages are not shared, or a page is not on this chip. ``inverted``: the bits
+        of ``ppas`` that are."""
         cdef uint32_t i, ppa
         for i in range(n):
-            if i + AHEAD < n and ppas[i + AHEAD] < self.pages:
-                prefetch(self.seen + (ppas[i + AHEAD] >> 6), 1)
-            ppa = ppas[i]
+            if i + AHEAD < n and ppas[i + AHEAD] ^ inverted < self.pages:
+                prefetch(self.seen + ((ppas[i + AHEAD] ^ inverted) >> 6), 1)
+            ppa = ppas[i] ^ inverted
             if ppa == NONE:
                 continue
             if ppa >= self.pages or (self.seen[ppa >> 6] >> (ppa & 63) & 1 and not self.shares):
@@ -135,13 +136,14 @@ cdef class MapCheck:
                 n += 1
         return n
 
-    cdef str fault_of_counts(self, const uint32_t* ppas, uint32_t n):
-        """For a map in DRAM, ``ppas[lpa]``, and without reading validity's pages in flash: None, or text that says that
-        two LPAs are at one page, or that a block's live pages are not as many as the LPAs mapped there."""
+    cdef str fault_of_counts(self, const uint32_t* ppas, uint32_t n, uint32_t inverted):
+        """For a map in DRAM, ``ppas[lpa] ^ inverted``, and without reading validity's pages in flash: None, or text
+        that says that two LPAs are at one page, or that a block's live pages are not as many as the LPAs mapped there.
+        """
         cdef uint32_t lpa, ppa, block
         mapped = [0] * self.ssd.nand.blocks
         for lpa in range(n):
-            ppa = ppas[lpa]
+            ppa = ppas[lpa] ^ inverted
             if ppa == NONE:
                 continue
             if ppa < self.pages and self.seen[ppa >> 6] >> (ppa & 63) & 1 and self.shares:

@@ -7,6 +7,7 @@ import random
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import nandimg
@@ -190,11 +191,24 @@ def test_a_virtual_block_table_names_blocks_of_its_chip(more: int) -> None:
     device = Device.memory(CROWDED, "slimftl")
     mapping = device.ssd.mapping
     sections = {name: bytearray(section) for name, section in mapping.save().items()}
-    struct.pack_into("<I", sections["vbt"], 0, CROWDED.blocks + more)
+    struct.pack_into("<I", sections["virtual"], 0, ~(CROWDED.blocks + more) & 0xFFFFFF)
     if more < 0:
         mapping.load(sections)
         device.close(clean=False)
         return
     with pytest.raises(ValueError, match=f"VBA 0 has block {CROWDED.blocks + more}, which does not exist"):
         mapping.load(sections)
+    device.close(clean=False)
+
+
+def test_a_block_is_moved_with_its_virtual_block_alone() -> None:
+    """To move one by itself is refused, and changes nothing: it does not say where its pages may go."""
+    device = Device.memory(CROWDED, "slimftl")
+    for lpa in range(CROWDED.lpas):
+        device.write(lpa * PAGE, lpa.to_bytes(2, "little") * (PAGE // 2))
+    device.flush()
+    full = list(device.block_map()["valid"]).index(CROWDED.pages_per_block)
+    assert not device.ssd.move_blocks(np.array([full], np.uint32))
+    assert device.problems() == []
+    assert all(device.read(lpa * PAGE, 2) == lpa.to_bytes(2, "little") for lpa in range(CROWDED.lpas))
     device.close(clean=False)
