@@ -20,7 +20,8 @@ import numpy as np
 from flashfs.device import Device
 from flashfs.ftl import SCHEMES
 from flashfs.ftl.common import streams_for
-from flashfs.parts.defaults.defaults import Greedy, PageTable
+from flashfs.parts.defaults.greedy import Greedy
+from flashfs.parts.defaults.page_table import PageTable
 from flashfs.parts.paged.cmt import ENTRY_BYTES
 from flashfs.parts.validity.flash_bitmap import FlashBitmap
 from nandimg import Geometry

@@ -4,7 +4,10 @@
 from flashfs.parts.defaults.map_check cimport MapCheck
 from flashfs.engine.device.buffer cimport WriteBuffer
 from flashfs.engine.device.cache cimport DataCache
-from flashfs.parts.defaults.defaults cimport Greedy, PageBitmap, PageTable, Streams
+from flashfs.parts.defaults.greedy cimport Greedy
+from flashfs.parts.defaults.page_bitmap cimport PageBitmap
+from flashfs.parts.defaults.page_table cimport PageTable
+from flashfs.parts.defaults.streams cimport Streams
 from flashfs.engine.device.metalog cimport MetaLog
 from flashfs.engine.device.mover cimport Mover
 from flashfs.engine.contract.cleaning cimport Cleaning

@@ -15,7 +15,10 @@ from flashfs.engine.device.mover import Mover
 from flashfs.engine.device.reader import Reader
 from flashfs.engine.device.ssd import Ssd
 from flashfs.engine.device.wear import WearLevel
-from flashfs.parts.defaults.defaults import Greedy, PageBitmap, PageTable, Streams
+from flashfs.parts.defaults.greedy import Greedy
+from flashfs.parts.defaults.page_bitmap import PageBitmap
+from flashfs.parts.defaults.page_table import PageTable
+from flashfs.parts.defaults.streams import Streams
 
 __all__ = [
     "BlockPool", "Cleaning", "DataCache", "Engine", "Greedy", "Mapping", "MetaLog", "Mover", "Owner", "PageBitmap",

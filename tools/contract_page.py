@@ -45,7 +45,7 @@ docstring there has the rest: shapes, units, what may fail. [contract.md](contra
 
 *May* is what a method may do with flash: nothing, if the field is empty. A method with a *default* need not be written:
 what the default does suits a plain map. A page map writes the others of the first four tables, or takes the parts that
-are in `flashfs/parts/defaults/defaults.pyx`.
+are in `flashfs/parts/defaults`.
 """
 
 

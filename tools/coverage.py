@@ -53,7 +53,9 @@ PATHS: dict[str, tuple[str, ...]] = {
     "flashfs/engine/device/buffer.pyx": ("survivors", "_sum"),
     "flashfs/engine/device/mover.pyx": ("relocate", "collect", "is_readable", "poison"),
     "flashfs/engine/blocks/pool.pyx": ("allocate", "set_bad", "rebuild_free", "load"),
-    "flashfs/parts/defaults/defaults.pyx": ("load", "reset", "recovered", "forget", "attach"),
+    "flashfs/parts/defaults/page_table.pyx": ("load", "reset", "recovered"),
+    "flashfs/parts/defaults/page_bitmap.pyx": ("load", "reset", "forget"),
+    "flashfs/parts/defaults/streams.pyx": ("attach",),
     "flashfs/ftl/slimftl/mapping.pyx": (
         "next_live", "after_miss", "locate", "owner_of", "recovered", "blocks_with_pages", "recovery_conflicts",
         "recovery_erased", "recovery_exact", "recovery_reopens", "recovery_ends", "point_vbt", "reset", "load",

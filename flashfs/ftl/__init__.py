@@ -18,7 +18,7 @@ from traceback import extract_tb
 from typing import Any
 
 from flashfs.errors import MISTAKES, UsageError
-from flashfs.parts.defaults.defaults import PageBitmap
+from flashfs.parts.defaults.page_bitmap import PageBitmap
 from flashfs.text import bytes_of, meant, shown
 from nandimg import Feature
 

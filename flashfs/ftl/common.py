@@ -6,7 +6,7 @@ from typing import Any
 
 from flashfs.errors import RoomError
 from flashfs.ftl import Option
-from flashfs.parts.defaults.defaults import Streams
+from flashfs.parts.defaults.streams import Streams
 from flashfs.parts.superblocks.superblocks import Superblocks
 
 FEW_BLOCKS = 64  #: blocks; on a smaller chip the reserve for cleaning is a large part

@@ -16,7 +16,8 @@ from flashfs.errors import RoomError, UsageError
 from flashfs.ftl import BYTES, Option, Scheme, charts
 from flashfs.ftl.common import spare_blocks, spread_map, streams_for
 from flashfs.parts.battery.map_battery import pages_of
-from flashfs.parts.defaults.defaults import Greedy, PageBitmap
+from flashfs.parts.defaults.greedy import Greedy
+from flashfs.parts.defaults.page_bitmap import PageBitmap
 from flashfs.parts.paged.cmt import ENTRY_BYTES
 from flashfs.parts.paged.demand_map import saved_bytes
 from flashfs.parts.paged.map_btree import fanout_for, plant_tree, tree_kept, tree_sections

@@ -18,7 +18,9 @@ from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.class_names import CLASSES, NAME_BYTES
 from flashfs.ftl.common import STRIPE, good_blocks, streams_for
 from flashfs.ftl_search import SEARCHED
-from flashfs.parts.defaults.defaults import Greedy, PageBitmap, Streams
+from flashfs.parts.defaults.greedy import Greedy
+from flashfs.parts.defaults.page_bitmap import PageBitmap
+from flashfs.parts.defaults.streams import Streams
 from flashfs.parts.python.python_ftl import Chip, PyCleaning, PyPlacement, PyValidity, where_raised
 from flashfs.parts.python.python_map import build
 

@@ -42,7 +42,8 @@ from posix.stat cimport struct_stat
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 from posix.types cimport dev_t, mode_t, off_t
 
-from flashfs.engine.device.ssd cimport RUN, Ssd
+from flashfs.engine.contract.extent cimport RUN
+from flashfs.engine.device.ssd cimport Ssd
 from flashfs.engine.device.byte_requests cimport (
     copy_bytes,
     read_bytes,

@@ -32,7 +32,10 @@ from flashfs.engine.recovery import recovery
 from flashfs.errors import UsageError
 from flashfs.ftl import SCHEMES, Option, Scheme
 from flashfs.ftl.common import streams_for
-from flashfs.parts.defaults.defaults import Greedy, PageBitmap, PageTable, Streams
+from flashfs.parts.defaults.greedy import Greedy
+from flashfs.parts.defaults.page_bitmap import PageBitmap
+from flashfs.parts.defaults.page_table import PageTable
+from flashfs.parts.defaults.streams import Streams
 from nandimg import PRESETS, NandError
 
 IDS = [check.id for check in CHECKS]

@@ -3,7 +3,8 @@ the choice it is given."""
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from flashfs.parts.defaults.defaults cimport PageTable, Streams
+from flashfs.parts.defaults.page_table cimport PageTable
+from flashfs.parts.defaults.streams cimport Streams
 from flashfs.engine.contract.extent cimport Extent
 
 

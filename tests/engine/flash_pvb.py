@@ -9,7 +9,8 @@ from typing import Any
 
 from flashfs.ftl import SCHEMES, Option, Scheme
 from flashfs.ftl.common import STRIPE, streams_for
-from flashfs.parts.defaults.defaults import Greedy, PageTable
+from flashfs.parts.defaults.greedy import Greedy
+from flashfs.parts.defaults.page_table import PageTable
 from flashfs.parts.validity.flash_bitmap import FlashBitmap
 
 NAME = "flash-pvb"

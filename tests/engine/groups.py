@@ -6,7 +6,8 @@ from typing import Any
 
 from flashfs.ftl import SCHEMES, Option, Scheme
 from flashfs.ftl.common import superblocks_for
-from flashfs.parts.defaults.defaults import PageBitmap, PageTable
+from flashfs.parts.defaults.page_bitmap import PageBitmap
+from flashfs.parts.defaults.page_table import PageTable
 from flashfs.parts.superblocks.superblocks import SuperblockGreedy
 
 STRIPE = Option("stripe", 1, "pages on one die before the next die's turn", low=1, high=1 << 14)

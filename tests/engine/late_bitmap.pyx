@@ -2,7 +2,7 @@
 queue, so superseded pages stay live until cleaning meets them."""
 from libc.stdint cimport uint32_t
 
-from flashfs.parts.defaults.defaults cimport PageBitmap
+from flashfs.parts.defaults.page_bitmap cimport PageBitmap
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport NONE
 

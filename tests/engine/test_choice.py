@@ -12,7 +12,8 @@ from flash_pvb import registered
 
 from flashfs.device import Device
 from flashfs.ftl import SCHEMES
-from flashfs.parts.defaults.defaults import Greedy, PageBitmap
+from flashfs.parts.defaults.greedy import Greedy
+from flashfs.parts.defaults.page_bitmap import PageBitmap
 from nandimg import Geometry
 
 NAME = "told-choices"

@@ -23,7 +23,7 @@ from flashfs.device import Device
 from flashfs.engine.recovery import recovery
 from flashfs.ftl import SCHEMES, Option, Scheme
 from flashfs.ftl.common import superblocks_for
-from flashfs.parts.defaults.defaults import PageTable
+from flashfs.parts.defaults.page_table import PageTable
 from flashfs.parts.superblocks.superblocks import SuperblockGreedy
 from flashfs.parts.validity.flash_bitmap import FlashBitmap
 from nandimg import PRESETS, Cut, Geometry

@@ -17,7 +17,8 @@ from flashfs.device import Device
 from flashfs.errors import BindError
 from flashfs.ftl import SCHEMES
 from flashfs.ftl.common import streams_for
-from flashfs.parts.defaults.defaults import Greedy, PageTable
+from flashfs.parts.defaults.greedy import Greedy
+from flashfs.parts.defaults.page_table import PageTable
 from nandimg import Geometry
 
 NAME = "late-bitmap"

@@ -25,7 +25,7 @@ from flashfs.ftl.common import streams_for
 from flashfs.ftl.demand_paged import require_room
 from flashfs.ftl.leaftl.mapping import SegmentMap
 from flashfs.parts.battery.map_battery import pages_of
-from flashfs.parts.defaults.defaults import Greedy
+from flashfs.parts.defaults.greedy import Greedy
 from flashfs.parts.paged.cached_map import CachedMap
 from flashfs.parts.paged.cmt import ENTRY_BYTES
 from flashfs.parts.paged.demand_map import saved_bytes

@@ -16,7 +16,7 @@ from flashfs.device import Device, saved_bytes
 from flashfs.engine.recovery.found_pages import in_order
 from flashfs.engine.recovery.recovery import Recovery
 from flashfs.engine.recovery.trim_index import newest_of
-from flashfs.parts.defaults.defaults import PageBitmap
+from flashfs.parts.defaults.page_bitmap import PageBitmap
 from nandimg import Geometry, create
 
 Row = tuple[int, int, int, int]

@@ -33,7 +33,8 @@ NAMES = """
     flashfs/parts/paged/cmt flashfs/parts/paged/cached_map flashfs/parts/paged/paged_map
     flashfs/parts/defaults/map_check flashfs/ftl/leaftl/gmd flashfs/ftl/leaftl/lookup flashfs/ftl/leaftl/recovery
     flashfs/ftl/leaftl/blocks flashfs/ftl/slimftl/placement flashfs/engine/recovery/resolve
-    flashfs/engine/recovery/records flashfs/engine/blocks/pool flashfs/parts/defaults/defaults
+    flashfs/engine/recovery/records flashfs/engine/blocks/pool flashfs/parts/defaults/page_table
+    flashfs/parts/defaults/page_bitmap flashfs/parts/defaults/streams flashfs/parts/defaults/greedy
     flashfs/parts/from_pages/fences flashfs/parts/from_pages/fenced_map flashfs/parts/from_pages/fenced_log
     flashfs/parts/from_pages/rebuild flashfs/parts/validity/flash_bitmap flashfs/parts/validity/validity_log
     flashfs/parts/validity/flash_validity flashfs/parts/validity/bitmap_battery flashfs/parts/battery/map_battery

@@ -1,5 +1,5 @@
 # cold
-"""Which block is cleaned next, and how do its pages move? The default is Greedy (flashfs.parts.defaults.defaults)."""
+"""Which block is cleaned next, and how do its pages move? The default is Greedy (flashfs.parts.defaults.greedy)."""
 from libc.stdint cimport uint32_t
 
 

@@ -60,6 +60,8 @@ cdef class Engine:
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
     cdef int make_room(self) except -1 nogil
     cdef bint affords_more(self) except -1 nogil
+    cdef uint64_t checkpoint_id(self) noexcept
+    cdef bint fills(self) noexcept
     cdef int barrier(self) except -1 nogil
     cdef int64_t program(self, const Extent* at, const uint8_t* data, const uint8_t* oobs, int cause, int64_t t_ns,
                          uint32_t* ok) except -1 nogil

@@ -147,6 +147,15 @@ cdef class Engine:
     # exceptions: the metadata log, which has its own block (no placement) and whose pages no checkpoint counts, and
     # padding, which is not retried elsewhere.
 
+    cdef uint64_t checkpoint_id(self) noexcept:
+        """The number of the newest checkpoint; the next one has one more."""
+        return 0
+
+    cdef bint fills(self) noexcept:
+        """Whether pages of a checkpoint that are all zeros or all ones are not programmed: an image without
+        ``flashfs.checkpoint-fills`` programs all, and keeps the sections that it always had."""
+        return True
+
     cdef int barrier(self) except -1 nogil:
         """Make everything programmed and trimmed so far durable."""
         with gil:

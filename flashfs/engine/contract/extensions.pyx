@@ -39,6 +39,15 @@ cdef class Sharing:
         with gil:
             raise NotImplementedError
 
+    def claims(self):
+        """With ``names_sharers``, in a recovery, after the scan: what NVRAM says of LPAs at pages of others, an array
+        of ``Claimed`` (recovery/records.pyx). May read."""
+        raise NotImplementedError
+
+    def recount(self):
+        """With ``names_sharers``, in a recovery: the live pages are those that the mapping names now."""
+        raise NotImplementedError
+
 
 cdef class Remapping:
     """An LPA can be mapped to another LPA's page. Needs ``sharing``."""

@@ -1,5 +1,8 @@
-# Consecutive pages of one block.
+# Consecutive pages of one block, and how many pages a request is cut into.
 from libc.stdint cimport uint32_t
+
+cdef enum:
+    RUN = 256                # the most pages of one step of a request
 
 
 cdef struct Extent:

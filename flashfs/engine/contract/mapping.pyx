@@ -1,4 +1,4 @@
-"""Where is LPA x? The default is PageTable (flashfs.parts.defaults.defaults)."""
+"""Where is LPA x? The default is PageTable (flashfs.parts.defaults.page_table)."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from flashfs.engine.blocks.pool cimport NONE

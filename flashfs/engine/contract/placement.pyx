@@ -1,4 +1,4 @@
-"""Where may these pages be programmed? The default is Streams (flashfs.parts.defaults.defaults)."""
+"""Where may these pages be programmed? The default is Streams (flashfs.parts.defaults.streams)."""
 from libc.stdint cimport uint32_t
 
 

@@ -1,4 +1,4 @@
-"""Which pages of a block are live? The default is PageBitmap (flashfs.parts.defaults.defaults)."""
+"""Which pages of a block are live? The default is PageBitmap (flashfs.parts.defaults.page_bitmap)."""
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 

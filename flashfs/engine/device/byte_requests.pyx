@@ -3,8 +3,9 @@ read-modify-write. Callers must check that a request lies within the device."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from flashfs.engine.contract.extent cimport RUN
 from flashfs.engine.device.remaps cimport remap, remap_at_once
-from flashfs.engine.device.ssd cimport RUN, Ssd
+from flashfs.engine.device.ssd cimport Ssd
 from flashfs.engine.blocks.pool cimport NONE
 
 from flashfs.engine.device.remaps import not_whole

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from flashfs.engine.contract.engine cimport Engine
 
 cdef enum:
-    RUN = 32                 # pages that one program of a move has at most
+    MOVE_RUN = 32            # pages that one program of a move has at most
 
 ctypedef struct Move:
     int stream               # where its pages go

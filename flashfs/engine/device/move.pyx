@@ -16,9 +16,9 @@ cdef class MoveLists:
         self.page_bytes = ssd.nand.page_bytes
         self.pages_per_block = pages
         self.room = pages
-        self.read_oobs = <uint8_t*> malloc(max(<uint64_t> pages, <uint64_t> RUN) * self.oob_bytes)
-        self.oobs = <uint8_t*> malloc(<uint64_t> RUN * self.oob_bytes)
-        self.status = <uint8_t*> malloc(max(pages, <uint32_t> RUN))
+        self.read_oobs = <uint8_t*> malloc(max(<uint64_t> pages, <uint64_t> MOVE_RUN) * self.oob_bytes)
+        self.oobs = <uint8_t*> malloc(<uint64_t> MOVE_RUN * self.oob_bytes)
+        self.status = <uint8_t*> malloc(max(pages, <uint32_t> MOVE_RUN))
         self.kinds = <uint8_t*> malloc(pages)
         self.confirmed = <uint8_t*> malloc(pages)
         self.pages = <uint32_t*> malloc(pages * 4)
@@ -29,14 +29,14 @@ cdef class MoveLists:
         self.left = <uint32_t*> malloc(pages * 4)
         self.keys = <uint64_t*> malloc(pages * 8)
         self.sorted = <uint64_t*> malloc(pages * 8)
-        self.ready = <int64_t*> malloc(max(pages, <uint32_t> RUN) * 8)
+        self.ready = <int64_t*> malloc(max(pages, <uint32_t> MOVE_RUN) * 8)
         if not (self.read_oobs and self.oobs and self.status and self.kinds and self.confirmed and self.pages
                 and self.lpas and self.olds and self.news and self.gone and self.left and self.keys and self.sorted
                 and self.ready):
             raise MemoryError
         if ssd.nand.keeps_data:
             self.data = <uint8_t*> malloc(<uint64_t> pages * self.page_bytes)
-            self.gather = <uint8_t*> malloc(<uint64_t> RUN * self.page_bytes)
+            self.gather = <uint8_t*> malloc(<uint64_t> MOVE_RUN * self.page_bytes)
             if not (self.data and self.gather):
                 raise MemoryError
 
@@ -86,12 +86,12 @@ cdef class MoveLists:
 
     def spares_kept(self):
         """Spare areas that the lists have room for: a byte of OOB less per page makes them smaller by so many bytes."""
-        return self.pages_per_block + RUN
+        return self.pages_per_block + MOVE_RUN
 
     def tables(self):
         """(bytes as a controller packs them, bytes allocated) of a block, a sorted run, and their lists. Data that the
         chip does not keep is not counted."""
-        pages = (self.pages_per_block + RUN) * self.page_bytes
+        pages = (self.pages_per_block + MOVE_RUN) * self.page_bytes
         held = self.pages_per_block * 47 + self.spares_kept() * self.oob_bytes
         if self.victims != NULL:
             held += (self.room - self.pages_per_block) * 29 + 4 * self.ssd.nand.blocks
@@ -104,7 +104,7 @@ cdef class MoveLists:
         if self.data == NULL or self.gather == NULL:
             if self.data == NULL:
                 self.data = <uint8_t*> malloc(<uint64_t> self.pages_per_block * self.page_bytes)
-            self.gather = <uint8_t*> malloc(<uint64_t> RUN * self.page_bytes)
+            self.gather = <uint8_t*> malloc(<uint64_t> MOVE_RUN * self.page_bytes)
             if self.data == NULL or self.gather == NULL:
                 with gil:
                     raise MemoryError

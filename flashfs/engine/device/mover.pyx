@@ -19,7 +19,7 @@ from libc.string cimport memcpy, memset
 from flashfs.engine.contract.engine cimport IN_MOVE
 from flashfs.engine.contract.owner cimport FOREIGN, LIVE, SUPERSEDED, Owner
 from flashfs.engine.contract.extent cimport Extent
-from flashfs.engine.device.move cimport RUN, Move, MoveLists
+from flashfs.engine.device.move cimport MOVE_RUN, Move, MoveLists
 from flashfs.engine.device.wall_clock cimport wall_ns
 from flashfs.engine.blocks.pool cimport (
     FLAG_LOST,
@@ -533,7 +533,7 @@ cdef class Mover(MoveLists):
             run = ext.n
             in_run = 0
             while in_run < run:
-                ext.n = min(run - in_run, <uint32_t> RUN)
+                ext.n = min(run - in_run, <uint32_t> MOVE_RUN)
                 ok = self.copy_run(move, done, &ext, in_run, run - in_run - ext.n)
                 done += ok
                 in_run += ok

@@ -7,6 +7,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from flashfs.engine.contract.extent cimport RUN
 from flashfs.engine.device.buffer cimport WriteBuffer
 from flashfs.engine.device.cache cimport DataCache
 from flashfs.engine.contract.engine cimport Engine
@@ -24,9 +25,6 @@ from flashfs.engine.blocks.pool cimport (
 from nandimg._nand cimport PAGE_OK
 
 from flashfs.errors import UncorrectableError
-
-cdef enum:
-    RUN = 256                # the most pages of one step
 
 cdef enum:                   # what a read found
     HERE = 0

@@ -4,9 +4,10 @@ byte_requests.pyx has the same for bytes."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport malloc
 
+from flashfs.engine.contract.extent cimport RUN
 from flashfs.engine.contract.engine cimport GOING, IN_REMAP
 from flashfs.engine.blocks.pool cimport NONE
-from flashfs.engine.device.ssd cimport RUN, Ssd
+from flashfs.engine.device.ssd cimport Ssd
 
 from errno import EOPNOTSUPP
 

@@ -18,9 +18,6 @@ from flashfs.engine.device.reader cimport Reader
 from flashfs.engine.device.wear cimport WearLevel
 from nandimg._nand cimport Nand
 
-cdef enum:
-    RUN = 256                # the most pages of one step of a run
-
 
 @cython.final
 cdef class Ssd(Engine):

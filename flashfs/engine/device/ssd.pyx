@@ -18,7 +18,7 @@ from flashfs.engine.contract.cleaning cimport Cleaning
 from flashfs.engine.contract.checkpointer cimport Checkpointer
 from flashfs.engine.contract.engine cimport GOING, IN_BIND, IN_CHECKPOINT, IN_SYNC, IN_TRIM, Engine
 from flashfs.engine.contract.mapping cimport Mapping
-from flashfs.engine.contract.extent cimport Extent
+from flashfs.engine.contract.extent cimport RUN, Extent
 from flashfs.engine.contract.placement cimport Placement
 from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport (
@@ -608,6 +608,12 @@ cdef class Ssd(Engine):
             if not told:
                 self.pool.release(block, self.now_ns)
         return 0
+
+    cdef uint64_t checkpoint_id(self) noexcept:
+        return self.meta.checkpoint_id
+
+    cdef bint fills(self) noexcept:
+        return self.meta.fill_least != 0
 
     cdef int barrier(self) except -1 nogil:
         """Make everything done so far durable; dead blocks may be erased then. Pending trims are logged first: if a

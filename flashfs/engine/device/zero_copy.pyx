@@ -8,7 +8,8 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
-from flashfs.engine.device.ssd cimport RUN, Ssd
+from flashfs.engine.contract.extent cimport RUN
+from flashfs.engine.device.ssd cimport Ssd
 from flashfs.engine.blocks.pool cimport CAUSE_HOST, FLAG_LOST, KIND_USER, NONE, Oob, is_meant_for, oob_unpack
 from nandimg._chip cimport Chip
 

@@ -35,7 +35,7 @@ cdef class RecordTaker(Scanner):
     def claims(self):
         """Add the records of a mapping with ``names_sharers`` to the found pages, if they are newer than the
         checkpoint."""
-        found = numpy.ascontiguousarray(self.ssd.mapping.claims())
+        found = numpy.ascontiguousarray(self.ssd.mapping.sharing.claims())
         cdef const uint8_t[::1] raw = found.view(numpy.uint8)
         cdef uint64_t n = len(found), counted
         if n == 0:

@@ -346,7 +346,7 @@ cdef class Resolver(RecordTaker):
     cdef recount(self):
         """For such a mapping: the live pages are those that it names."""
         if self.of_user and self.names_all():
-            self.ssd.validity.recount()
+            self.ssd.mapping.sharing.recount()
 
     @cython.final
     cdef int resolve_shared(self, const Entry* of, uint64_t n) except -1 nogil:

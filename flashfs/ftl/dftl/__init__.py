@@ -18,7 +18,7 @@ from flashfs.ftl.demand_paged import (
     slots_for,
 )
 from flashfs.parts.battery.map_battery import MapBattery, SavedBitmap, pages_of, region_bytes
-from flashfs.parts.defaults.defaults import PageBitmap
+from flashfs.parts.defaults.page_bitmap import PageBitmap
 from flashfs.parts.paged.cached_map import CachedMap
 
 REGION = "dftl"  #: of the NVRAM: the battery's

@@ -15,7 +15,7 @@ from flashfs.ftl.hashing.pairs import PAIR_BYTES
 from flashfs.ftl.hashing.tables import Hasher
 from flashfs.ftl.hpftl.mapping import HpftlMapping
 from flashfs.ftl.hpftl.placement import HpftlCleaning, HpftlPlacement
-from flashfs.parts.defaults.defaults import PageBitmap
+from flashfs.parts.defaults.page_bitmap import PageBitmap
 
 CAUSE_HOST = 0
 SHARE = 20  #: the secondary table has room for one LPA in so many: a tenth of the bytes of a page map (thesis, 4.1)

@@ -1,5 +1,6 @@
 from flashfs.ftl.hpftl.mapping import HpftlMapping
-from flashfs.parts.defaults.defaults import Greedy, Streams
+from flashfs.parts.defaults.greedy import Greedy
+from flashfs.parts.defaults.streams import Streams
 
 class HpftlPlacement(Streams):
     def join(self, map: HpftlMapping, cleaner: HpftlCleaning, overflow: int) -> None: ...

@@ -9,7 +9,8 @@ secondary pages need no room, and reclaim has left dead pages in them.
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from flashfs.parts.defaults.defaults cimport Greedy, Streams
+from flashfs.parts.defaults.greedy cimport Greedy
+from flashfs.parts.defaults.streams cimport Streams
 from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.blocks.pool cimport (
     CAUSE_GC, CAUSE_HOST, NONE, STATE_FREE, STATE_OPEN, STREAM_GC, STREAM_HOST,

@@ -13,7 +13,8 @@ from flashfs.ftl.leaftl.lookup import oob_bytes
 from flashfs.ftl.leaftl.mapping import SegmentMap
 from flashfs.ftl.leaftl.recovery import saved_bytes
 from flashfs.ftl.leaftl.table_pages import MAGIC
-from flashfs.parts.defaults.defaults import Greedy, PageBitmap
+from flashfs.parts.defaults.greedy import Greedy
+from flashfs.parts.defaults.page_bitmap import PageBitmap
 
 NO_PAGE = 2**32 - 1  #: in a page's list: no neighbour of the same run
 BUFFER_BYTES = 8 << 20

@@ -25,7 +25,7 @@ from flashfs.ftl.learnedftl.mapping import LearnedMap
 from flashfs.ftl.learnedftl.models import Models
 from flashfs.ftl.learnedftl.placement import SLOTS_MOST, GroupSuperblocks, add_streams
 from flashfs.parts.battery.map_battery import pages_of
-from flashfs.parts.defaults.defaults import PageBitmap
+from flashfs.parts.defaults.page_bitmap import PageBitmap
 from flashfs.parts.paged.tpftl_map import UNIT_TAKES, units_in
 from flashfs.parts.superblocks.superblocks import SuperblockGreedy
 

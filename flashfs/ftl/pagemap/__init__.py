@@ -7,7 +7,9 @@ from typing import Any
 from flashfs.engine.views import block_map
 from flashfs.ftl import Scheme, charts
 from flashfs.ftl.common import STRIPE, streams_for
-from flashfs.parts.defaults.defaults import Greedy, PageBitmap, PageTable
+from flashfs.parts.defaults.greedy import Greedy
+from flashfs.parts.defaults.page_bitmap import PageBitmap
+from flashfs.parts.defaults.page_table import PageTable
 
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:

@@ -1,7 +1,7 @@
 # The page table of Remap-SSD; see mapping.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.parts.defaults.defaults cimport PageTable
+from flashfs.parts.defaults.page_table cimport PageTable
 from flashfs.engine.contract.extensions cimport Remapping, Sharing
 from flashfs.ftl.remapssd.counts cimport ReferenceCounts
 from flashfs.ftl.remapssd.fingerprints cimport Prints

@@ -1,7 +1,7 @@
 from typing import Any
 
 from flashfs.engine.contract.extensions import Remapping, Sharing
-from flashfs.parts.defaults.defaults import PageTable
+from flashfs.parts.defaults.page_table import PageTable
 
 class RemapTable(PageTable):
     def __init__(

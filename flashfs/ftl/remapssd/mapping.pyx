@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from flashfs.parts.defaults.defaults cimport PageTable
+from flashfs.parts.defaults.page_table cimport PageTable
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.extensions cimport Remapping, Sharing
 from flashfs.engine.contract.owner cimport FOREIGN, LIVE
@@ -230,10 +230,6 @@ cdef class RemapTable(PageTable):
     cdef int housekeep(self) except -1 nogil:
         return self.rmm.housekeep()
 
-    def claims(self):
-        """As Rmm.claims."""
-        return self.rmm.claims()
-
     def device_ready(self):
         self.rmm.reset_pages()
         self.counts.recount()
@@ -357,6 +353,12 @@ cdef class TableSharing(Sharing):
 
     cdef bint shared_by_others(self, uint32_t ppa, uint32_t lpa) except -1 nogil:
         return self.map.counts.get(ppa) > (lpa < self.map.ssd.lpas and self.map.at(lpa) == ppa)
+
+    def claims(self):
+        return self.map.rmm.claims()
+
+    def recount(self):
+        self.map.counts.recount()
 
 
 cdef class TableRemapping(Remapping):

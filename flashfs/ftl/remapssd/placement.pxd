@@ -1,7 +1,7 @@
 # Cleaning of Remap-SSD; see placement.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flashfs.parts.defaults.defaults cimport Greedy
+from flashfs.parts.defaults.greedy cimport Greedy
 from flashfs.engine.device.ssd cimport Ssd
 from flashfs.parts.superblocks.superblocks cimport SuperblockGreedy
 from flashfs.ftl.remapssd.mapping cimport RemapTable

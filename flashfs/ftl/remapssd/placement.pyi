@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.parts.defaults.defaults import Greedy
+from flashfs.parts.defaults.greedy import Greedy
 from flashfs.parts.superblocks.superblocks import SuperblockGreedy
 
 class EntryRoom:

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from flashfs.parts.defaults.defaults cimport Greedy
+from flashfs.parts.defaults.greedy cimport Greedy
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport CAUSE_GC, FLAG_LOST, KIND_USER, NONE, STATE_OPEN, STREAM_GC
 from flashfs.engine.blocks.victims cimport LISTED

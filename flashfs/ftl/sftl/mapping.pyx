@@ -13,6 +13,7 @@ from libc.string cimport memcpy, memset
 
 from flashfs.engine.arrays cimport array_u32
 from flashfs.parts.paged.cache_map cimport CacheMap
+from flashfs.parts.paged.pending_entries cimport UNSEEN
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.ftl.sftl.condensed cimport CondensedPages, Node
@@ -21,8 +22,6 @@ import numpy
 
 from flashfs.errors import DeviceFullError
 from flashfs.ftl.sftl.condensed import most_units, unit_size
-
-cdef uint32_t UNSEEN = NONE - 1
 
 SPARE = 4                    #: least units beyond those of one page
 BUFFERED_BYTES = 12          #: bytes of a pending entry

@@ -14,7 +14,7 @@ from flashfs.ftl import Option, Scheme, charts
 from flashfs.ftl.common import STRIPE
 from flashfs.ftl.slimftl.mapping import OOB_BYTES
 from flashfs.ftl.slimftl.placement import build, derive
-from flashfs.parts.defaults.defaults import PageBitmap
+from flashfs.parts.defaults.page_bitmap import PageBitmap
 
 SHARED_MOST = 255  #: pages of a virtual block that lie in others; the count stops here
 

@@ -394,7 +394,7 @@ cdef class SlimMapping(Mapping):
         self.forget_found()
 
     def save(self):
-        if self.ssd.meta.fill_least == 0:
+        if not self.ssd.fills():
             return {"primary": self.primary.save(), OLDER_VBT: (self.lines() ^ numpy.uint32(NO_BLOCK)).tobytes()}
         return {"primary": self.primary.save(), VBT: self.lines().view(numpy.uint8)}
 

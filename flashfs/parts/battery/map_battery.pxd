@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from flashfs.parts.battery.battery cimport Battery
-from flashfs.parts.defaults.defaults cimport PageBitmap
+from flashfs.parts.defaults.page_bitmap cimport PageBitmap
 from flashfs.engine.contract.engine cimport Engine
 
 

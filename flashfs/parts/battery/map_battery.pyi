@@ -2,7 +2,7 @@ from typing import Any
 
 from _typeshed import ReadableBuffer
 
-from flashfs.parts.defaults.defaults import PageBitmap
+from flashfs.parts.defaults.page_bitmap import PageBitmap
 
 class MapBattery:
     def __init__(self, ssd: Any, region: Any, slots: int, off: bool = False, shape: Any = None) -> None: ...

@@ -29,7 +29,7 @@ live page beyond is read, and so is the block's first page. If one of them is no
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs.parts.battery.battery cimport Battery
-from flashfs.parts.defaults.defaults cimport PageBitmap
+from flashfs.parts.defaults.page_bitmap cimport PageBitmap
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport (
     CAUSE_MAP,

@@ -18,7 +18,7 @@ from flashfs.parts.paged.entry_pages cimport EntryPages
 from flashfs.parts.battery.map_battery cimport WAITING, named_by
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.owner cimport FOREIGN, LIVE, SUPERSEDED
-from flashfs.parts.paged.pending_entries cimport Found
+from flashfs.parts.paged.pending_entries cimport UNSEEN, Found
 from flashfs.engine.blocks.pool cimport NONE
 
 import struct
@@ -34,7 +34,6 @@ cdef enum:
     DRAINED = 16             # pages written back between two requests at most
     UNASKED = 0xFF           # no answer of ``confirm``
 
-cdef uint32_t UNSEEN = NONE - 1
 STRAYS = -2                  #: in place of the count of mapped LPAs: it is unknown, and ``EntryPages.strays`` is set
 MAP_STRAYS = {"mapped": struct.pack("<q", STRAYS)}
 
@@ -316,7 +315,7 @@ cdef class DemandMapping(EntryPages):
     def battery_section(self):
         """The stamp of the region that belongs to this checkpoint; and the sum over all user pages that are named, if
         it is known and recomputing it would read pages."""
-        stamp = struct.pack("<Q", self.ssd.meta.checkpoint_id + 1)
+        stamp = struct.pack("<Q", self.ssd.checkpoint_id() + 1)
         total = self.saved.sum if self.saved.validity.keeps_sum() else None
         return stamp + (struct.pack("<Q", total) if total is not None else b"")
 

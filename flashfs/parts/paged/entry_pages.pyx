@@ -20,7 +20,7 @@ from flashfs.engine.arrays cimport array_u32
 from flashfs.parts.battery.map_battery cimport KEPT, READY, REFUSED, MapBattery
 from flashfs.parts.paged.paged_map cimport PageDirectory, PagedMapping
 from flashfs.engine.contract.engine cimport IN_TABLE, Engine
-from flashfs.parts.paged.pending_entries cimport PendingEntries
+from flashfs.parts.paged.pending_entries cimport UNSEEN, PendingEntries
 from flashfs.engine.blocks.pool cimport CAUSE_MAP, KIND_USER, NONE, Oob, read_oob
 from flashfs.parts.paged.part_pages cimport TranslationPages
 from nandimg._nand cimport PAGE_OK
@@ -28,8 +28,6 @@ from nandimg._nand cimport PAGE_OK
 import numpy
 
 from flashfs.parts.battery.map_battery import pages_of
-
-cdef uint32_t UNSEEN = NONE - 1
 
 
 cdef class Gtd(PageDirectory):
@@ -525,7 +523,7 @@ cdef class EntryPages(PagedMapping):
                 self.saved.decline(f"the cache has {slots} slots, and the NVRAM room for {self.saved.slots}")
                 return
             self.save_pages()
-        self.saved.settle(self.ssd.meta.checkpoint_id)
+        self.saved.settle(self.ssd.checkpoint_id())
 
     cdef int save_pages(self) except -1:
         """Puts the directory and the pending entries into the battery."""

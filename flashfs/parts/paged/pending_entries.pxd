@@ -1,6 +1,12 @@
 # Entries of a mapping that wait for their translation page; see pending_entries.pyx.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+cdef extern from *:
+    """
+    #define FLASHFS_UNSEEN 0xFFFFFFFEu
+    """
+    const uint32_t UNSEEN "FLASHFS_UNSEEN"  # in place of the PPA that a translation page must have: it may have any
+
 
 cdef class PendingEntries:
     cdef readonly uint64_t n, room

@@ -15,8 +15,6 @@ import numpy
 cdef extern from "<algorithm>" namespace "std" nogil:
     uint32_t* lower_bound(uint32_t* first, uint32_t* last, const uint32_t& value)
 
-cdef uint32_t UNSEEN = NONE - 1
-
 
 @cython.final
 cdef class PendingEntries:

@@ -2,7 +2,9 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from flashfs.engine.device.ssd cimport Ssd
-from flashfs.parts.defaults.defaults cimport Greedy, PageBitmap, Streams
+from flashfs.parts.defaults.greedy cimport Greedy
+from flashfs.parts.defaults.page_bitmap cimport PageBitmap
+from flashfs.parts.defaults.streams cimport Streams
 from flashfs.engine.contract.extent cimport Extent
 
 

@@ -2,7 +2,9 @@ from collections.abc import Mapping as Dict
 from typing import Any
 
 from flashfs.engine.device.ssd import Ssd
-from flashfs.parts.defaults.defaults import Greedy, PageBitmap, Streams
+from flashfs.parts.defaults.greedy import Greedy
+from flashfs.parts.defaults.page_bitmap import PageBitmap
+from flashfs.parts.defaults.streams import Streams
 
 def is_whole(value: object) -> bool: ...
 def where_raised(error: BaseException) -> str: ...

@@ -12,7 +12,9 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from flashfs.engine.device.ssd cimport Ssd
-from flashfs.parts.defaults.defaults cimport Greedy, PageBitmap, Streams
+from flashfs.parts.defaults.greedy cimport Greedy
+from flashfs.parts.defaults.page_bitmap cimport PageBitmap
+from flashfs.parts.defaults.streams cimport Streams
 from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.blocks.pool cimport (
     CAUSE_GC,

@@ -1,7 +1,7 @@
 # Cleaning that leaves metadata alone; see metadata_aside_gc.pyx.
 from libc.stdint cimport uint32_t, uint64_t
 
-from flashfs.parts.defaults.defaults cimport Greedy
+from flashfs.parts.defaults.greedy cimport Greedy
 
 
 cdef class MetadataAsideGc(Greedy):

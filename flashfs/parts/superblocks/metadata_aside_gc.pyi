@@ -1,6 +1,6 @@
 from typing import Any
 
-from flashfs.parts.defaults.defaults import Greedy
+from flashfs.parts.defaults.greedy import Greedy
 
 class MetadataAsideGc(Greedy):
     def __init__(self, ssd: Any, share: int, needed: int, *, spares: Any = ...) -> None: ...

@@ -8,7 +8,7 @@ Retirement and wear levelling always move metadata.
 """
 from libc.stdint cimport uint32_t
 
-from flashfs.parts.defaults.defaults cimport Greedy
+from flashfs.parts.defaults.greedy cimport Greedy
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.blocks.pool cimport CAUSE_GC, NONE, STREAM_GC
 

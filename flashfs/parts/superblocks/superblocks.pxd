@@ -1,7 +1,8 @@
 # Superblocks, the blocks of equal offset on all dies, as the unit of allocation and of cleaning.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flashfs.parts.defaults.defaults cimport Greedy, Streams
+from flashfs.parts.defaults.greedy cimport Greedy
+from flashfs.parts.defaults.streams cimport Streams
 
 
 cdef class Superblocks(Streams):

@@ -1,6 +1,7 @@
 from typing import Any
 
-from flashfs.parts.defaults.defaults import Greedy, Streams
+from flashfs.parts.defaults.greedy import Greedy
+from flashfs.parts.defaults.streams import Streams
 
 class Superblocks(Streams):
     def __init__(self, ssd: Any, width_host: int, width_gc: int, stripe: int, pads: bool = False) -> None: ...

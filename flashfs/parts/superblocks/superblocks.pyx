@@ -12,7 +12,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-from flashfs.parts.defaults.defaults cimport Greedy, Streams
+from flashfs.parts.defaults.greedy cimport Greedy
+from flashfs.parts.defaults.streams cimport Streams
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.blocks.pool cimport (

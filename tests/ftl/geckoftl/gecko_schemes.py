@@ -11,7 +11,9 @@ from flashfs.ftl import SCHEMES, Option, Scheme
 from flashfs.ftl.common import STRIPE, streams_for
 from flashfs.ftl.geckoftl.gecko import Gecko
 from flashfs.ftl.geckoftl.store import GeckoStore
-from flashfs.parts.defaults.defaults import Greedy, PageBitmap, PageTable
+from flashfs.parts.defaults.greedy import Greedy
+from flashfs.parts.defaults.page_bitmap import PageBitmap
+from flashfs.parts.defaults.page_table import PageTable
 
 PARTS = Option("parts", 0, "entries per block; 0: one for 32 pages", high=1024, fixed=True)
 RATIO = Option("ratio", 2, "size ratio of levels", low=2, high=64)

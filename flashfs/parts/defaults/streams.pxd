@@ -1,0 +1,19 @@
+# Placement by appending; see streams.pyx.
+from libc.stdint cimport uint32_t
+
+from flashfs.engine.contract.placement cimport Placement
+
+
+cdef class Streams(Placement):
+    cdef readonly uint32_t width_host, width_gc, stripe
+    cdef uint32_t[32] width                # of each stream
+    cdef uint32_t[32] turn
+    cdef uint32_t[32] left
+    cdef uint32_t* open_of                 # [streams][most]
+    cdef uint32_t most, streams_n
+    cdef int learn_streams(self) except -1
+    cdef bint takes_more(self, uint32_t block, int stream) except -1 nogil
+    cdef uint32_t stripe_of(self, int stream) noexcept nogil
+    cdef int shut(self, uint32_t* slot) noexcept nogil
+    cdef uint32_t fresh(self, int stream) except? 0xFFFFFFFE nogil
+    cdef uint32_t* open_slot(self, int stream) noexcept nogil
