@@ -14,7 +14,7 @@ from flashfs.engine.contract.cleaning cimport Cleaning
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.mapping cimport Mapping
 from flashfs.engine.contract.owner cimport FOREIGN, LIVE, SUPERSEDED, Owner
-from flashfs.engine.contract.extent cimport Extent
+from flashfs.engine.contract.extent cimport RUN, Extent
 from flashfs.engine.contract.placement cimport Placement
 from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport (
@@ -44,6 +44,6 @@ from flashfs.engine.blocks.pool cimport (
     oob_unpack,
 )
 from flashfs.engine.device.reader cimport Reader
-from flashfs.engine.device.ssd cimport RUN, Ssd
+from flashfs.engine.device.ssd cimport Ssd
 from flashfs.engine.device.wear cimport WearLevel
 from nandimg._nand cimport Nand

@@ -1,6 +1,10 @@
+from typing import Any
+
 class Sharing:
     @property
     def names_sharers(self) -> bool: ...
+    def claims(self) -> Any: ...
+    def recount(self) -> Any: ...
 
 class Remapping:
     @property

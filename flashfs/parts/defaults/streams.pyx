@@ -1,7 +1,6 @@
 """The engine's default placement: append, to a few open blocks of each stream."""
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memset
 
 from flashfs.engine.blocks.pool cimport (
     NONE,
