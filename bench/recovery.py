@@ -8,6 +8,7 @@ programs share the machine.
     python bench recovery                      # 16, 64 and 256 GiB
     python bench recovery --sizes 2048 --since 134217728 --empty
     python bench recovery --ftl pagemap,dftl,geckoftl,leaftl --sizes 16 2048 --since 67108864 --empty --save large
+    python bench recovery --page               # docs/performance.md, from what that saved
 """
 
 from __future__ import annotations
@@ -117,6 +118,31 @@ def measure(tree: str, words: list[str]) -> dict[str, Any]:
     return {"tree": Path(tree).name, **json.loads(done.stdout)}
 
 
+PAGE = common.HERE.parent / "docs" / "performance.md"
+MARKS = ("<!-- python bench recovery --page: -->\n", "<!-- so far -->\n")
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The raw results of random writes to large devices as Markdown."""
+    head = ("FTL", "device, GiB", "host pages", "M pages/s", "the device by its ledger, MB", "as measured, MB",
+            "pages found", "recovery, s", "M pages/s", "virtual, s")  # fmt: skip
+    lines = ["| " + " | ".join(head) + " |", "| --- |" + " --: |" * (len(head) - 1)]
+    for row in rows:
+        cells = [f"{row['gib']:,}", f"{row['host_pages']:,}", f"{row['written_a_cpu_second'] / 1e6:.2f}",
+                 f"{row['ledger_bytes'] / 1e6:,.0f}", f"{row['controller_bytes'] / 1e6:,.0f}",
+                 f"{row['pages_found']:,}", f"{row['cpu_s']:.2f}", f"{row['pages_a_cpu_second'] / 1e6:.1f}",
+                 f"{row['virtual_s']:,.1f}"]  # fmt: skip
+        lines.append(f"| `{row['ftl']}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def page(text: str) -> str:
+    """The page with the table of the raw results between its marks."""
+    rows = json.loads((common.RESULTS / "large.json").read_text())["rows"]
+    before, _, rest = text.partition(MARKS[0])
+    return before + MARKS[0] + "\n" + table(rows) + "\n" + MARKS[1] + rest.partition(MARKS[1])[2]
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     asked.add_argument("--sizes", type=int, nargs="+", default=[16, 64, 256], metavar="GIB")
@@ -128,9 +154,13 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=1)
     asked.add_argument("--save", help="the name under bench/results")
     asked.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    asked.add_argument("--page", action="store_true", help="write the table into docs/performance.md, measure nothing")
     args = asked.parse_args()
     if args.child:
         child(args)
+        return
+    if args.page:
+        PAGE.write_text(page(PAGE.read_text()))
         return
     here = str(Path(__file__).resolve().parent.parent)
     rows = []

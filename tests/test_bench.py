@@ -48,10 +48,11 @@ def test_what_they_need_is_there() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_page_has_the_table_of_the_raw_results() -> None:
+@pytest.mark.parametrize("name", ["scale", "recovery"])
+def test_the_page_has_the_table_of_the_raw_results(name: str) -> None:
     made = (
-        "import sys; sys.path.insert(0, '.'); from bench import scale; "
-        "text = scale.PAGE.read_text(); print(scale.page(text) == text, text.count(scale.MARKS[0]))"
+        f"import sys; sys.path.insert(0, '.'); from bench import {name} as bench; "
+        "text = bench.PAGE.read_text(); print(bench.page(text) == text, text.count(bench.MARKS[0]))"
     )
     said = subprocess.run([sys.executable, "-c", made], cwd=ROOT, capture_output=True, text=True, check=True)
     assert said.stdout == "True 1\n"
