@@ -130,6 +130,7 @@ fresh: setup-dev
 ## CAMPAIGN_SURVIVED keeps which seeds each FTL has survived
 campaign: setup-dev
 	$(BIN)/python -m pytest -n $(WORKERS) --fresh -m slow tests || test $$? -eq 5  # 5: no test is marked so
+	$(BIN)/flashfs check --only durability $$($(BIN)/python -c "from flashfs.ftl import SCHEMES; print(*SCHEMES)")
 	$(CRASH) --tier sweep --cuts $(CAMPAIGN_CUTS)
 	$(CRASH) --tier random,host,faults --cuts $$(($(CAMPAIGN_CUTS) / 20))
 	$(CRASH) --tier wide --cuts $$(($(CAMPAIGN_CUTS) / 5))  # it makes a tenth

@@ -13,6 +13,7 @@ from flashfs.fuse import asking, mounts, up_registry, users
 
 ANSWER_S = 2.0  #: that a daemon has to answer
 SLACK_S = 1.0  #: more, for all that is asked in parallel
+OTHERS_S = 10.0  #: for what is not visible here: an image of one that lies on a mount which does not answer is left out
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,16 @@ def status(served: Collection[int] = ()) -> list[Mounted]:
     of the processes ``served``, which are listed elsewhere."""
     ours = [mount for mount in mounts.table() if mount.fs_type == mounts.FS_TYPE]
     looks = [asking.Question(partial(_look, mount)) for mount in ours]  # at once: several may not answer
-    others = asking.Question(users.servers)
-    end_s = time.monotonic() + ANSWER_S + SLACK_S
+    others = [asking.Question(partial(users.server, pid)) for pid in users.lockers()]
+    began_s = time.monotonic()
 
-    def ended(question: asking.Question[Any]) -> bool:
-        return question.ended(max(0.0, end_s - time.monotonic()))
+    def ended(question: asking.Question[Any], within_s: float) -> bool:
+        return question.ended(max(0.0, began_s + within_s - time.monotonic()))
 
-    found = [look.answer() if ended(look) else _silent(mount) for mount, look in zip(ours, looks, strict=True)]
+    found = [look.answer() if ended(look, ANSWER_S + SLACK_S) else _silent(mount)
+             for mount, look in zip(ours, looks, strict=True)]  # fmt: skip
     devices, pids = {mount.device for mount in ours}, {one.pid for one in found} | set(served)
-    hidden = others.answer() if ended(others) else []
+    hidden = [server for other in others if ended(other, OTHERS_S) and (server := other.answer()) is not None]
     return found + [_elsewhere(one) for one in hidden if one.pid not in pids and one.device not in devices]
 
 

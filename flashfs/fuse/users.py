@@ -38,16 +38,17 @@ class Server:
 
 def servers() -> list[Server]:
     """Every process that this one can see with an image of its own, in the order of process numbers."""
-    return [found for pid in sorted(_lockers()) if (found := _server(pid)) is not None]
+    return [found for pid in lockers() if (found := server(pid)) is not None]
 
 
-def _lockers() -> set[int]:
+def lockers() -> list[int]:
     """Processes that have locked some file exclusively, as images are."""
     lines = [line.split() for line in (PROC / "locks").read_text().splitlines()]
-    return {int(words[4]) for words in lines if words[1] == "FLOCK" and words[3] == "WRITE"} - {0, -1}
+    return sorted({int(words[4]) for words in lines if words[1] == "FLOCK" and words[3] == "WRITE"} - {0, -1})
 
 
-def _server(pid: int) -> Server | None:
+def server(pid: int) -> Server | None:
+    """The process, if it has an image of its own. May wait for ever if that lies on a mount that does not answer."""
     image = ftl = device = None
     serves = False
     for descriptor, path in _files(pid):
@@ -215,12 +216,12 @@ def _what(image: Path, pid: int) -> str:
     served = next((one for one in nbd_servers.servers() if one.pid == pid), None)
     if served is not None:
         return f"served at {served.uri}: `kill {pid}` ends that"
-    server = _server(pid)
-    if server is None or not server.serves:
+    found = server(pid)
+    if found is None or not found.serves:
         return f"{_command(pid)}, which works on it: try again when that has ended"
-    place = next((one.mountpoint for one in mounts.table() if _is(one, server.device, server.image)), None)
+    place = next((one.mountpoint for one in mounts.table() if _is(one, found.device, found.image)), None)
     if place is None:
-        held = by(holders(server.device, server.image, pid))
+        held = by(holders(found.device, found.image, pid))
         return f"whose mount is not here any more, and held by {held}: it ends when that is over"
     loops = {str(loop) for loop in mounts.loops_of(place / "disk")}
     upper = next((one.mountpoint for one in mounts.table() if one.source in loops), None)

@@ -173,7 +173,7 @@ def test_fsck_names_what_is_broken(
     path = tmp_path / "chip"
     run(capsys, "create", path, "--preset", "tiny-16")
     Device.open(path).close()
-    monkeypatch.setattr(Device, "problems", lambda self: ["LPA 5: two places", "block 3: BVC 4, 5 live"])
+    monkeypatch.setattr(Device, "problems", lambda self, progress=None: ["LPA 5: two places", "block 3: BVC 4, 5 live"])
     code, out, _ = run(capsys, "fsck", path)
     assert code == 1
     assert "block 3: BVC 4, 5 live" in out

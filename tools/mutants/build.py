@@ -20,7 +20,7 @@ from mutants.sites import Site, drawn, find
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-MOST = 1 << 17  #: numbers, over all modules
+MOST = 1 << 18  #: numbers, over all modules
 EACH = 2048  #: numbers of one module
 #: the modules; their order determines the mutants' numbers
 NAMES = """
