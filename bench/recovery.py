@@ -7,7 +7,7 @@ programs share the machine.
 
     python bench recovery                      # 16, 64 and 256 GiB
     python bench recovery --sizes 2048 --since 134217728 --empty
-    python bench recovery --ftl pagemap,dftl,geckoftl,leaftl --sizes 16 2048 --since 67108864 --empty --save large
+    python bench recovery --ftl pagemap,dftl,geckoftl,leaftl --sizes 16 2048 --since 16777216 --empty --save large
     python bench recovery --page               # docs/performance.md, from what that saved
 """
 
