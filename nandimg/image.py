@@ -303,10 +303,14 @@ class Image:
         else:
             fd = os.dup(self.chip_fd())
             self.chip.close()
-            self.blank = os.pread(fd, old.layout.nvram_at, 0).rstrip(b"\0").ljust(2 * HEADER_BYTES, b"\0")
-            _reserve(fd, header, self.path)
-            write_header(fd, header)
-            self.header, self.chip = header, _chip(header, fd, self.path)
+            try:
+                self.blank = os.pread(fd, old.layout.nvram_at, 0).rstrip(b"\0").ljust(2 * HEADER_BYTES, b"\0")
+                _reserve(fd, header, self.path)
+                write_header(fd, header)
+                self.header, self.chip = header, _chip(header, fd, self.path)
+            except BaseException:
+                os.close(fd)  # and with it the lock
+                raise
         for block in bad:
             self.chip.mark_factory_bad(block)
 

@@ -76,6 +76,7 @@ def test_where_reserved_tables_have_no_room(disk: Disk) -> None:
     with pytest.raises(NoRoomError, match="tables need"):
         Device.open(where / "reserved")
     assert (where / "reserved").read_bytes()[:8192] == before
+    open_image(where / "reserved").close()  # whose lock is gone with the error
     nandimg.create(where / "sparse", CHIP, tables="sparse")
     with Device.open(where / "sparse") as device:
         device.write(0, b"here" * 1024)
