@@ -81,9 +81,9 @@ $(VENV)/.built: $(VENV)/.tools $(SOURCES) $(NEWER_LIBFUSE)
 test: setup-dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow and not package and not rings' --guard tests
 
-## test-all: the slow tests too: every scheme in every test, every planted bug
+## test-all: the slow tests too: every scheme in every test, every planted bug. PART=2/4: the second quarter of them
 test-all: setup-dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --fresh -m 'not package and not rings' tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --fresh $(if $(PART),--part $(PART)) -m 'not package and not rings' tests
 
 ## durations: what each test takes goes to tests/durations.json: the order of `make test`, and its limit
 durations: setup-dev

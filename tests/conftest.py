@@ -24,6 +24,7 @@ left = 0  # of them after the last time: whatever it is that holds these
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--guard", action="store_true", help="fail when the tests have become dearer (tests/costs.py)")
     parser.addoption("--fresh", action="store_true", help="hypothesis draws other cases each time")
+    parser.addoption("--part", help="K/N: only the K-th of N parts of the tests, each about as dear")
     parser.addoption("--write-durations", action="store_true", help="write tests/durations.json anew")
 
 
@@ -39,8 +40,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     costs.longest_first(items)
+    if config.getoption("--part"):
+        items[:] = costs.part_of(items, config.getoption("--part"))
 
 
 @pytest.hookimpl(trylast=True)

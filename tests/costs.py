@@ -91,6 +91,14 @@ def longest_first(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -one if (one := took.get(item.nodeid, 0.0)) >= LONG_S else 0.0)
 
 
+def part_of(items: list[pytest.Item], part: str) -> list[pytest.Item]:
+    """Part K of N of the tests, in their order: "2/4" are each fourth from the second on."""
+    k, _, n = part.partition("/")
+    if not (k.isdecimal() and n.isdecimal() and 1 <= int(k) <= int(n)):
+        raise pytest.UsageError(f"--part {part}: K/N is needed, as 2/4: the second of four parts")
+    return items[int(k) - 1 :: int(n)]
+
+
 class Meter:
     """In each process that runs tests: what each took goes into its report, and with it what the yardstick said."""
 

@@ -50,7 +50,7 @@ def test_what_they_need_is_there() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["scale", "recovery"])
+@pytest.mark.parametrize("name", ["scale", "recovery", "gecko"])
 def test_the_page_has_the_table_of_the_raw_results(name: str) -> None:
     made = (
         f"import sys; sys.path.insert(0, '.'); from bench import {name} as bench; "

@@ -83,6 +83,15 @@ def test_without_a_file_only_single_tests_have_a_limit(monkeypatch: pytest.Monke
     assert len(heard(report("a", 21.0, 0.02)).broken()) == 1
 
 
+def test_parts_are_all_of_it_once() -> None:
+    items: list[Any] = list(range(10))
+    parts = [costs.part_of(items, f"{k}/3") for k in (1, 2, 3)]
+    assert parts[0] == [0, 3, 6, 9] and sorted(item for part in parts for item in part) == items
+    for wrong in ("0/3", "4/3", "1", "x/2", "1/-2"):
+        with pytest.raises(pytest.UsageError, match="K/N is needed"):
+            costs.part_of(items, wrong)
+
+
 def test_longest_first_and_the_others_in_their_order(committed: Path) -> None:
     items: Any = [SimpleNamespace(nodeid=name) for name in ("a", "c", "d", "b", "e")]
     costs.longest_first(items)

@@ -34,6 +34,9 @@ CMT_BYTES = Option("cmt_bytes", 0, f"bytes of the cached mapping table, {ENTRY_B
                    f"leaves, or an entry for one LPA in {SHARE}, {LEAST} at least", high=1 << 40,
                    unit=BYTES)  # fmt: skip
 PROTECTED = Option("protected", 50, "per cent of the CMT that is for entries that were hit again", high=99)
+MOVED = Option("moved", 0, "entries of moved pages that wait to be written, like dirty ones of the cache: per cent of "
+               "the CMT's entries, and those of a block at least; 0: they are written after each block, as in DFTL's "
+               "paper", high=100)  # fmt: skip
 DIRTY = Option("dirty", 10, "per cent of the CMT that may be dirty", low=1, high=99)
 BATTERY = "room is laid out when the image is bound, and a larger --dram of later does not let the CMT outgrow it"
 FANOUT = Option("fanout", 0, "pointers of a node of the map's tree; 0: as many as a page has room for", high=1 << 12,

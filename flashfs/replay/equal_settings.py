@@ -8,7 +8,8 @@ and stripes of four pages. Alone, each keeps its defaults. Side by side, all get
 - ``stripe``: whole blocks if one of them has no ``stripe`` option, else the option's default;
 - ``wear_spread``: the value that follows from the chip's endurance;
 - ``gc_reserve``: as many free blocks as the page map's streams are wide, at least three, and at least one per die if
-  one of them cleans superblocks; not set if the chip cannot spare them.
+  one of them cleans superblocks; not set if the chip cannot spare them;
+- ``moved``: if entries of moved pages wait in one of them, in all whose map is in flash; in none, unless all can.
 
 An option given for all (``--opt buffer=64``) is equal too. An option given for one (``--opt leaftl.buffer=64``), and
 NVRAM that one has and another lacks, is a difference, and is reported.
@@ -25,12 +26,13 @@ from flashfs.device import Device, default_buffer, wear_spread
 from flashfs.errors import FlashfsError
 from flashfs.ftl import Scheme, scheme
 from flashfs.ftl.common import BLOCKS_A_STREAM, STRIPE
+from flashfs.ftl.demand_paged import CMT_BYTES, MOVED
 
 if TYPE_CHECKING:
     from flashfs.replay.play import Setup
     from nandimg import Geometry
 
-LEVELLED = ("buffer", "stripe", "wear_spread", "gc_reserve")  #: the options that are set alike
+LEVELLED = ("buffer", "stripe", "wear_spread", "gc_reserve", MOVED.name)  #: the options that are set alike
 AMPLE_BYTES_PER_LPA = 16  #: of DRAM, beside the write buffer: with so much no default is made smaller
 RESERVE_LEAST = 3  #: blocks: the most that any scheme of flashfs asks for on one die
 RESERVE_SHARE = 8  #: the reserve is at most 1/8 of the blocks beyond the data; if not, each scheme reserves what it can
@@ -40,6 +42,7 @@ NAMES = {
     "stripe": ("a stripe", "pages"),
     "wear_spread": ("a wear spread", "erases"),
     "gc_reserve": ("a reserve", "blocks"),
+    "moved": ("room for entries of moved pages", "per cent of the cache's"),
     "nvram": ("NVRAM of its own", "bytes"),
 }
 
@@ -96,7 +99,7 @@ def _told(name: str, given: Mapping[str, Any]) -> int | None:
     """The value of an option that was given for all; None if none was, or one that means "the scheme's default"."""
     text = str(given.get(name, ""))
     value = int(text) if text.isdecimal() else -1
-    return value if value > 0 or (value == 0 and name == "buffer") else None
+    return value if value > 0 or (value == 0 and name in ("buffer", MOVED.name)) else None
 
 
 def common(ftls: Sequence[str], geometry: Geometry) -> dict[str, int]:
@@ -108,6 +111,9 @@ def common(ftls: Sequence[str], geometry: Geometry) -> dict[str, int]:
         "stripe": int(STRIPE.default) if striped else geometry.pages_per_block,
         "wear_spread": wear_spread({"wear_spread": 0}, geometry),
     }
+    waits = [_default(of, MOVED.name) for of in schemes if _default(of, CMT_BYTES.name) is not None]
+    if any(waits):
+        out[MOVED.name] = 0 if None in waits else max(int(share or 0) for share in waits)
     spare = geometry.blocks - -(-geometry.lpas // geometry.pages_per_block)
     reserve = max(RESERVE_LEAST, min(geometry.dies, spare // BLOCKS_A_STREAM))
     if any(of.by_superblock for of in schemes):
@@ -115,6 +121,11 @@ def common(ftls: Sequence[str], geometry: Geometry) -> dict[str, int]:
     if spare >= RESERVE_SHARE * reserve:
         out["gc_reserve"] = reserve
     return out
+
+
+def _default(of: Scheme, name: str) -> int | str | None:
+    """Of an option of the scheme; None if it has no such option."""
+    return next((option.default for option in of.options if option.name == name), None)
 
 
 def nvram_of(of: Scheme, geometry: Geometry, options: Mapping[str, Any], dram: int | None) -> int:
@@ -142,7 +153,8 @@ def differences(setup: Setup) -> list[str]:
 
 
 def stood_on(device: Device, dram: int | None) -> dict[str, Any]:
-    """The settings that a result was made with, compared or not. ``stripe`` is None if the placement has none."""
+    """The settings that a result was made with, compared or not. ``stripe`` is None if the placement has none,
+    ``moved`` if the scheme has no such option."""
     geometry, ssd = device.nand.geometry, device.ssd
     return {
         "dies": geometry.dies,
@@ -152,5 +164,6 @@ def stood_on(device: Device, dram: int | None) -> dict[str, Any]:
         "stripe": device.options.get("stripe"),
         "wear_spread": ssd.wear.spread,
         "gc_reserve": ssd.gc_reserve,
+        "moved": device.options.get(MOVED.name),
         "nvram": nvram_of(scheme(device.ftl), geometry, device.options, dram),
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from schemes import KINDS
+from schemes import FEW, KINDS
 
 import nandimg
 from flashfs.device import Device
@@ -22,13 +22,13 @@ SLACK = 12  #: erases beyond it: a block in use may lag 4 more, and each waits f
 NEVER = 1 << 20
 
 
-def worn(ftl: str, batches: int = 1_500, **options: Any) -> Device:
-    """A device that was written once, and then in few pages only, 40 at a time."""
+def worn(ftl: str, batches: int = 1_500, pages: int = 40, **options: Any) -> Device:
+    """A device that was written once, and then in few pages only, so many at a time."""
     device = Device.memory(GEOMETRY, ftl, {"buffer": 0, "wear_spread": SPREAD, **options}, backend="meta")
     rng = np.random.default_rng(1)
     device.ssd.write_pages(np.arange(GEOMETRY.lpas, dtype=np.uint32))
     for _ in range(batches):
-        device.ssd.write_pages(rng.integers(0, HOT, 40, dtype=np.uint32))
+        device.ssd.write_pages(rng.integers(0, HOT, pages, dtype=np.uint32))
     return device
 
 
@@ -49,6 +49,14 @@ def test_few_hot_blocks_do_not_run_ahead(ftl: str) -> None:
     assert wear["max"] > SPREAD + 4  # it did have something to level
     assert device.stats()["nand"]["by_cause"]["program"]["wear"] > GEOMETRY.lpas
     assert device.problems() == []
+
+
+@pytest.mark.parametrize("ftl", FEW)
+def test_where_all_blocks_lag_at_once_few_are_emptied(ftl: str) -> None:
+    """One for as many programs as half the spread takes: a fourth of all, at a spread of 8, if each block is full."""
+    device = worn(ftl, batches=20_000, pages=1, wear="scan")
+    programs = device.stats()["nand"]["program"]
+    assert 0 < device.stats()["nand"]["by_cause"]["program"]["wear"] <= programs / (SPREAD // 2)
 
 
 def test_a_spare_area_is_read_for_each_page_programmed() -> None:
@@ -109,7 +117,7 @@ def test_its_tables_are_as_large_on_any_chip() -> None:
         rows.append(own)
         assert "wear" not in exact.stats()["dram"]
         assert scan.stats()["dram"]["total"] - exact.stats()["dram"]["total"] == own
-    assert rows == [72, 72]
+    assert rows == [76, 76]
 
 
 def test_it_is_chosen_at_each_mount(tmp_path: Path) -> None:

@@ -56,6 +56,18 @@ def test_who_cleans_superblocks_gives_its_reserve_to_all(mib: int) -> None:
     assert reserves == {geometry.dies}
 
 
+def test_entries_of_moved_pages_wait_in_all_or_in_none() -> None:
+    """A map in DRAM has none, so it has no say."""
+    for ftls, share in (("pagemap,dftl,ibftl,geckoftl,leaftl", 20), ("dftl,tpftl,geckoftl", 0)):
+        made = [run(one) for one in named(setup(**{"dftl.battery": "0"}), ftls)]
+        assert {one["ground"]["moved"] for one in made} == {share, None}
+        assert not any(one["complaints"] for one in made)
+    assert all("moved" not in one.options for one in named(setup(), "pagemap,dftl,tpftl"))
+    dftl, _ = named(setup(**{"dftl.moved": "40", "dftl.battery": "0"}), "dftl,geckoftl")
+    told = "dftl: room for entries of moved pages of 40 per cent of the cache's, where the ground of the others is 20"
+    assert run(dftl)["complaints"] == [told]
+
+
 def test_stripes_stay_short_if_all_have_one() -> None:
     both = named(setup(), "pagemap,dftl")
     assert [one.options["stripe"] for one in both] == [4, 4]

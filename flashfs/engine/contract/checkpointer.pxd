@@ -9,5 +9,5 @@ cdef class Checkpointer:
     cdef readonly uint64_t every           # the most pages programmed between two checkpoints
     cdef readonly bint needs_room          # each checkpoint programs pages of its own: cleaning makes room before
     cdef readonly bint trusts_notes        # a metadata page counts only if the chip noted its sync: see sync_moves
-    cdef int begins(self) except -1
+    cdef int begins(self, bint clean) except -1
     cdef int reports_kept(self) except -1 nogil

@@ -13,8 +13,8 @@ cdef class Checkpointer:
         self.ssd = ssd
         self.every = <uint64_t> -1
 
-    cdef int begins(self) except -1:
-        """A checkpoint is about to be written. May read, program, clean."""
+    cdef int begins(self, bint clean) except -1:
+        """A checkpoint is about to be written; ``clean``: the host leaves. May read, program, clean."""
         return 0
 
     cdef int reports_kept(self) except -1 nogil:

@@ -791,7 +791,7 @@ cdef class Ssd(Engine):
         if self.mount_due:
             self.leave_clean()
         self.drain()
-        self.checkpointer.begins()
+        self.checkpointer.begins(clean)
         if (self.checkpointer.needs_room or (self.validity.in_flash and not self.affords_more())
                 or self.pool.free_n + self.pool.pending_n <= self.meta.checkpoint_blocks):
             self.room_for_checkpoint()

@@ -15,6 +15,8 @@ cdef class WearScan(WearLevel):
     cdef Round now, whole                  # the current round and the last complete one
     cdef uint32_t cursor, left             # the next block, and the number of blocks left in the round
     cdef uint32_t turn                     # the die that is preferred for the next block to empty
+    cdef uint64_t pace, due_at             # programs from one block emptied to the next; when one may be
+    cdef bint may_empty(self, uint32_t block) noexcept nogil
     cdef uint64_t seen                     # programmed pages whose spare reads are done
     cdef uint8_t* spare                    # of one page
     cdef int begin_round(self) noexcept nogil

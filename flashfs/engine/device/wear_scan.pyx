@@ -14,16 +14,22 @@ from nandimg._nand cimport PAGE_OK, PAGE_TORN
 
 cdef enum:
     FIGURES_BYTES = 24       # per round: minimum, maximum and mean of erases and ages, four bytes each
+    SPREAD_MOST = 1 << 16    # more erases no block bears
 
 
 cdef class WearScan(WearLevel):
     """For each programmed page, ``reads`` spare areas of the next blocks in turn are read, at the usual cost. A block's
     first page gives its erase count (the epoch in its record) and its age (the order in its OOB; a block is erased when
     it is opened). Minimum, maximum and mean of both over all blocks are kept. When a block is read, it is compared with
-    those, and emptied then or in a later round."""
+    those, and emptied then or in a later round.
+
+    A block that is emptied can be erased ``spread`` times before it lags no longer. So one for as many programs as half
+    of that takes keeps up, and where all blocks lag at once the chip is not copied at once."""
 
     def __cinit__(self, Engine ssd, uint32_t spread, uint32_t reads):
         self.reads = reads
+        self.pace = <uint64_t> ssd.nand.pages_per_block * max(<uint32_t> 1, min(spread, SPREAD_MOST) // 2)
+        self.due_at = self.pace
         self.spare = <uint8_t*> malloc(ssd.nand.oob_bytes)
         if self.spare == NULL:
             raise MemoryError
@@ -32,9 +38,9 @@ cdef class WearScan(WearLevel):
         free(self.spare)
 
     cdef int level(self) except -1 nogil:
-        """Continue the scan as far as is due, and empty one of the blocks that stood out; the others wait for the next
-        round. The dies take turns, so that no die is left with worn free blocks only; within a die the least worn block
-        is taken."""
+        """Continue the scan as far as is due, and empty one of the blocks that stood out, if one may be emptied again;
+        the others wait for the next round. The dies take turns, so that no die is left with worn free blocks only;
+        within a die the least worn block is taken."""
         cdef uint32_t found = NONE, block
         cdef uint64_t due = (self.ssd.pool.programs_n - self.seen) * self.reads
         self.seen = self.ssd.pool.programs_n
@@ -48,10 +54,18 @@ cdef class WearScan(WearLevel):
             if self.ssd.pool.state[block] != STATE_BAD and self.look(block) and (
                     found == NONE or self.comes_before(block, found)):
                 found = block
-        if found != NONE and self.has_room():
+        if found != NONE and self.may_empty(found) and self.has_room():
+            self.due_at = self.ssd.pool.programs_n + self.pace
             self.turn = (found + 1) % self.ssd.pool.dies
             self.ssd.cleaning.evacuate(found, CAUSE_WEAR)
         return 0
+
+    cdef bint may_empty(self, uint32_t block) noexcept nogil:
+        """Whether it is time to empty a block, and the turn of that block's die; any die's, if its turn brought none
+        while the scan passed all dies twice."""
+        cdef uint64_t now = self.ssd.pool.programs_n
+        cdef uint32_t dies = self.ssd.pool.dies
+        return now >= self.due_at and (block % dies == self.turn % dies or now >= self.due_at + 2 * dies)
 
     cdef bint comes_before(self, uint32_t block, uint32_t other) noexcept nogil:
         cdef uint32_t dies = self.ssd.pool.dies
@@ -101,10 +115,10 @@ cdef class WearScan(WearLevel):
         return 0
 
     cdef bint stands_out(self, uint32_t block, uint32_t erases, uint64_t order) noexcept nogil:
-        """Whether the block is little worn and static (older than the mean). As in ``WearLevel``, a block in use may
-        lag PATIENCE more erases. False before the first round is complete."""
+        """Whether the block is little worn, by the most and by the mean, and static (older than the mean). As in
+        ``WearLevel``, a block in use may lag PATIENCE more erases. False before the first round is complete."""
         cdef uint32_t most = max(self.ssd.pool.erased_most, max(self.whole.erases_most, self.now.erases_most))
-        if self.whole.blocks == 0 or erases + <uint64_t> self.spread >= most:
+        if self.whole.blocks == 0 or erases + <uint64_t> self.spread >= most or erases > self.whole.erases_mean:
             return False
         if self.ssd.pool.state[block] == STATE_META:
             if self.ssd.since_checkpoint >= <uint64_t> self.ssd.pool.blocks * self.ssd.pool.pages_per_block:
@@ -117,9 +131,9 @@ cdef class WearScan(WearLevel):
     def tables(self):
         """(bytes as a controller packs them, bytes allocated) of all that is kept in DRAM: the statistics of the
         current round and of the last one, the number of blocks in the current one, the next block and the next die,
-        programmed pages without spare reads yet, the greatest erase count of a block erased since the mount, and the
-        chip's count of opened blocks, which gives ages."""
-        return 2 * FIGURES_BYTES + 6 * 4, 2 * sizeof(Round) + self.ssd.nand.oob_bytes + 2 * 8 + 2 * 4
+        programmed pages without spare reads yet, those until the next block may be emptied, the greatest erase count of
+        a block erased since the mount, and the chip's count of opened blocks, which gives ages."""
+        return 2 * FIGURES_BYTES + 7 * 4, 2 * sizeof(Round) + self.ssd.nand.oob_bytes + 4 * 8 + 2 * 4
 
     def figures(self):
         """How blocks are found, and the statistics of the last complete round; ages are in blocks opened since."""

@@ -10,6 +10,7 @@ from flashfs.ftl.demand_paged import (
     BATTERY,
     CLEANING,
     CMT_BYTES,
+    MOVED,
     PROTECTED,
     cleaning_for,
     demand_scheme,
@@ -26,7 +27,7 @@ REGION = "dftl"  #: of the NVRAM: the battery's
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     slots = slots_for(ssd.lpas, options)
-    mapping = CachedMap(ssd, slots, options["protected"], options["cmt_bytes"] > 0)
+    mapping = CachedMap(ssd, slots, options["protected"], options["cmt_bytes"] > 0, moved_share=options["moved"])
     placement = streams_for(ssd, options, "dftl")
     pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
     require_room(ssd, pages, "dftl")
@@ -59,11 +60,12 @@ SCHEME = demand_scheme(
         CLEANING,
         CMT_BYTES,
         Option("battery", 1, f"1: NVRAM keeps dirty entries, GTD and PVB, a recovery needs no scan; {BATTERY}", high=1),
+        MOVED,
         PROTECTED,
     ),
     battery=True,
     tight={"cmt_bytes": (200, 500, 2_000)},
-    varied={"cmt_bytes": (0, 300, 1_500), "battery": (0, 1)},
+    varied={"cmt_bytes": (0, 300, 1_500), "battery": (0, 1), "moved": (0, 20)},
     nvram=_nvram,
     year=2009,
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from flashfs.ftl import Option
@@ -10,6 +11,7 @@ from flashfs.ftl.demand_paged import (
     CMT_BYTES,
     FENCE,
     HELD,
+    MOVED,
     cleaning_for,
     demand_scheme,
     facts,
@@ -78,8 +80,8 @@ SCHEME = demand_scheme(
         CMT_BYTES,
         Option("protected", 0, "per cent of the CMT that is for entries that were hit again; the paper has one LRU "
                "list", high=99),
-        Option("moved", 20, "entries of moved pages that wait to be written, per cent of the CMT's entries; those of "
-               "two translation pages may wait anyway", high=100),
+        replace(MOVED, default=20, help=MOVED.help.replace("0: they are written after each block, as in DFTL's paper",
+                                                          "0: those alone")),
         Option("parts", 0, "entries of Logarithmic Gecko a block (S); 0: one for 32 pages", high=1 << 14, fixed=True),
         Option("ratio", 2, "size ratio of its levels (T)", low=2, high=64),
         Option("multiway", 1, "1: a merge takes all runs that it is going to reach; 0: two at a time", high=1),

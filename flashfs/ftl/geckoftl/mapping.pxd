@@ -18,14 +18,12 @@ cdef class GeckoFences(Fences):
 
 cdef class GeckoMap(FencedMap):
     cdef unordered_set[uint32_t] owed      # LPAs of pending entries with the UIP flag, from a checkpoint
-    cdef readonly uint32_t moved_share     # entries of moved pages that may wait, per cent of the slots
     cdef uint32_t* gone                    # PPAs to be reported
     cdef uint32_t* said_lpa                # LPAs that ``confirm`` recently found superseded, a ring
     cdef uint32_t* said_ppa
     cdef uint32_t said_n, said_room
     cdef readonly uint64_t identified, identified_early
     cdef readonly uint32_t uip_n           # entries with the flag
-    cdef uint32_t turn                     # pending entries of LPAs below it go to flash next
     cdef uint32_t slot_of(self, uint32_t lpa) noexcept nogil
     cdef int set_flags(self, uint32_t slot, uint8_t some, uint8_t no) noexcept nogil
     cdef int fill(self, uint32_t slot) except -1 nogil

@@ -18,7 +18,7 @@ LPA is neither cached nor pending.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from flashfs.parts.paged.cmt cimport AGED, ENTRY_BYTES
+from flashfs.parts.paged.cmt cimport AGED
 from flashfs.parts.from_pages.fenced_map cimport FencedMap
 from flashfs.parts.from_pages.fences cimport Fences
 from flashfs.ftl.geckoftl.store cimport GeckoStore
@@ -33,6 +33,7 @@ from flashfs.errors import MapLostError
 
 cdef enum:
     AT_ONCE = 128            # reports that one ``prepare`` makes room for
+    BLOCKS_BETWEEN = 4       # whose entries there is room for between two requests
 
 
 cdef class GeckoFences(Fences):
@@ -43,11 +44,10 @@ cdef class GeckoFences(Fences):
 
 
 cdef class GeckoMap(FencedMap):
-    """As FencedMap: a crash is recovered by GeckoRec's steps (rebuild.pyx). ``moved_share``: how many entries of moved
-    pages may wait, in per cent of C. In the paper these are dirty entries in the cache; here they take less room."""
+    """As FencedMap: a crash is recovered by GeckoRec's steps (rebuild.pyx). Entries of moved pages always wait for the
+    end of the request: writing them reports pages, and cleaning has no room for that."""
 
-    def __cinit__(self, Engine ssd not None, *_, uint32_t moved_share=0, **__):
-        self.moved_share = moved_share
+    def __cinit__(self, Engine ssd not None, *_, **__):
         self.said_room = 2 * ssd.nand.pages_per_block
         self.gone = <uint32_t*> malloc(<uint64_t> self.per_page * 4)
         self.said_lpa = <uint32_t*> malloc(<uint64_t> self.said_room * 4)
@@ -62,17 +62,8 @@ cdef class GeckoMap(FencedMap):
         free(self.said_ppa)
 
     def resize(self, slots):
-        """Also adjusts the room for the entries that wait."""
         super().resize(slots)
-        self.wait_for_most(max(2 * self.per_page, <uint64_t> self.cmt.slots * self.moved_share // 100), 4)
-
-    def slots_in(self, room):
-        """Also accounts for the entries that wait."""
-        slots = super().slots_in(room)
-        if slots * self.moved_share // 100 <= self.pending_most:
-            return slots
-        entry = self.pending.sizes()[0] // self.pending.room
-        return (room + entry * self.pending_most) * 100 // (100 * ENTRY_BYTES + entry * self.moved_share)
+        self.let_moved_wait(self.cmt.slots, self.cmt.slots, BLOCKS_BETWEEN)
 
     def rebuild_allowed(self):
         """The mapping is final now: Gecko may be rebuilt from it if a page of Gecko cannot be read."""
@@ -392,10 +383,8 @@ cdef class GeckoMap(FencedMap):
         return 0
 
     cdef int moves_end(self) except -1 nogil:
-        """Entries of moved pages stay pending as long as there is room, like dirty ones in the cache."""
-        self.pending.reserve(4 * self.ssd.nand.pages_per_block)
         self.said_n = 0
-        return 0
+        return self.make_room_for_moved()
 
     # --- fences, and what a recovery makes of pages
 
@@ -458,26 +447,14 @@ cdef class GeckoMap(FencedMap):
                 self.ssd.validity.dead(&old, 1)
         return 0
 
-    cdef bint write_next(self) except -1 nogil:
-        """Translation pages take turns, in descending order: each gets the entries pending since its last turn."""
-        cdef uint64_t at
-        cdef uint32_t page
-        if self.pending.n == 0:
-            return False
-        at = self.pending.first_from(self.turn)
-        page = self.page_of(self.pending.lpa[(at if at else self.pending.n) - 1])
-        self.turn = page * self.per_page
-        self.write_back(page)
-        return True
-
     cdef int housekeep(self) except -1 nogil:
-        """Write the more entries, the further they exceed their room: writing a page may trigger cleaning, which adds
-        entries."""
+        """Superseded translation pages die after a sync that follows their reports (``reports_kept``). Write the more
+        entries, the further they exceed their room: writing a page may trigger cleaning, which adds entries."""
+        cdef uint64_t over = self.pending.n - min(self.pending.n, self.pending_most)
         self.store.let_ripe_go()
         self.give_room_back()
         self.bound_growth()
-        cdef uint64_t over = self.pending.n - self.pending_most if self.pending.n > self.pending_most else 0
-        return self.write_down(self.pending_most, <uint32_t> (over // 8) + 1) if over else 0
+        return self.write_down(self.pending_most, <uint32_t> (over // 2 + 1))
 
     # --- the rest of the interface
 

@@ -50,6 +50,7 @@ cdef class GeckoRuns:
     cdef Input[40] inputs
     cdef uint8_t* images                   # a page for each input, then one of output, then one for queries
     cdef uint64_t* seen                    # bitmap of the block that a merge is at
+    cdef uint8_t* piece                    # an entry that may go to the page of output
     cdef Run made                          # the run that is being written
     cdef uint32_t out_n
     cdef readonly uint64_t flushes, merges, merged_pages, queries, query_reads

@@ -148,7 +148,8 @@ cdef class GeckoRuns:
         ssd.own(KIND_VALIDITY, self.store)
         self.images = <uint8_t*> malloc(<uint64_t> (self.levels_most + 2) * ssd.nand.page_bytes)
         self.seen = <uint64_t*> calloc((ssd.nand.pages_per_block + 63) // 64 + 1, 8)
-        if not (self.images and self.seen):
+        self.piece = <uint8_t*> malloc(self.layout.entry_bytes)
+        if not (self.images and self.seen and self.piece):
             raise MemoryError
 
     def __dealloc__(self):
@@ -158,6 +159,7 @@ cdef class GeckoRuns:
         self.free_run(&self.made)
         free(self.images)
         free(self.seen)
+        free(self.piece)
 
     cdef uint32_t level_of(self, uint32_t pages) noexcept nogil:
         """The level with ratio^level <= pages < ratio^(level + 1)."""
@@ -333,13 +335,13 @@ cdef class GeckoRuns:
         cdef uint32_t part, key, size = self.layout.entry_bytes
         cdef uint8_t* out = self.images + <uint64_t> self.levels_most * self.ssd.nand.page_bytes + HEAD_BYTES
         for part in range(self.layout.parts):
-            if self.out_n == self.per_page:
-                self.write_out()
-            if not take_chunk(self.layout, self.seen, part, out + <uint64_t> self.out_n * size + KEY_BYTES) and (
-                    part or not erased):
+            if not take_chunk(self.layout, self.seen, part, self.piece + KEY_BYTES) and (part or not erased):
                 continue
+            if self.out_n == self.per_page:  # not before there is another entry: the postamble goes into the last page
+                self.write_out()
             key = (block * self.layout.parts + part) << FLAG_BITS | (ERASED if erased and part == 0 else 0)
-            memcpy(out + <uint64_t> self.out_n * size, &key, 4)
+            memcpy(self.piece, &key, 4)
+            memcpy(out + <uint64_t> self.out_n * size, self.piece, size)
             if self.out_n == 0:
                 self.made.firsts[self.made.data_n] = key >> FLAG_BITS
             self.out_n += 1

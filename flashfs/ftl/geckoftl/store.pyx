@@ -42,6 +42,7 @@ cdef enum:                   # GeckoStore.told
     UNTOLD = 0
     OF_USER = 1
     OF_METADATA = 2
+    SINGLE_REPORTS = 8       # of pages in blocks of their own, beside those of a block's move
 
 RUN_HEAD = struct.Struct("<QII")  #: number, pages, pages with entries; u32 slot, number and PPA of each page follow
 
@@ -121,11 +122,16 @@ cdef class GeckoStore(Validity):
     # --- reports
 
     cdef uint32_t room(self) noexcept nogil:
-        cdef uint32_t most = self.gecko.buffer.room - UNANNOUNCED
+        """Near the end of its page the buffer has room up to that end alone: an entry more would cost a page more. A
+        block's move reports into few entries, so far from the end only what the buffer can hold at all counts."""
+        cdef uint32_t most = self.gecko.buffer.room - UNANNOUNCED, left
         if self.recovering:
             return NONE
         if self.gecko.buffer.n >= self.gecko.per_page:
             return 0
+        left = self.gecko.per_page - self.gecko.buffer.n
+        if left <= min(self.gecko.per_page // 8, 2 * self.gecko.layout.parts + SINGLE_REPORTS):
+            return left
         return most - min(most, self.gecko.buffer.n)
 
     cdef uint32_t prepare(self, uint32_t n, bint may_clean) except? 0xFFFFFFFF nogil:

@@ -12,6 +12,7 @@ from flashfs.ftl.demand_paged import (
     DIRTY,
     FANOUT,
     FENCE,
+    MOVED,
     NODES,
     PROTECTED,
     cleaning_for,
@@ -35,7 +36,7 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     validity = FencedLog(ssd, share=options["log"])
     mapping = FencedMap(
         ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0, dirty_share=options["dirty"],
-        fenced=bool(options["fence"]),
+        fenced=bool(options["fence"]), moved_share=options["moved"],
     )  # fmt: skip
     mapping.syncs_first = True
     pages = plant(mapping, options)
@@ -61,7 +62,7 @@ SCHEME = demand_scheme(
     saved_bytes=lambda geometry: sum(tree_mapping_sections(geometry, {"fanout": 0}).values()),
     sections=_sections,
     build=_build,
-    options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, FANOUT, FENCE, LOG, NODES, PROTECTED),
+    options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, FANOUT, FENCE, LOG, MOVED, NODES, PROTECTED),
     describe_translation=describe_words,
     describe_validity=views.describe,
     views={"tree": tree, "pvl": views.log},
@@ -76,7 +77,8 @@ SCHEME = demand_scheme(
     },
     damage_events={"the log was made again": lambda ssd: ssd.validity.rebuilds},
     tight={"cmt_bytes": (200, 500, 2_000), "fanout": (2, 4), "nodes": (1, 2), "log": (100, 200)},
-    varied={"cmt_bytes": (0, 300, 1_500), "dirty": (5, 10, 50), "nodes": (1, 8), "log": (100, 200, 400)},
+    varied={"cmt_bytes": (0, 300, 1_500), "dirty": (5, 10, 50), "nodes": (1, 8), "log": (100, 200, 400),
+            "moved": (0, 20)},
     chips=("tiny-112",),  # the tree has nodes there
     year=2013,
 )

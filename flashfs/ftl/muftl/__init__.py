@@ -11,6 +11,7 @@ from flashfs.ftl.demand_paged import (
     CLEANING,
     CMT_BYTES,
     FANOUT,
+    MOVED,
     NODES,
     PROTECTED,
     cleaning_for,
@@ -43,7 +44,8 @@ def _reports(geometry: Any) -> int:
 
 def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     validity = FlashBitmap(ssd, options["frames"], log=_reports(ssd.nand), waiting=options["waiting"])
-    mapping = CachedMap(ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0)
+    mapping = CachedMap(ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0,
+                        moved_share=options["moved"])
     pages = plant(mapping, options)
     placement = streams_for(ssd, options, "muftl")
     require_room(ssd, pages, "muftl")
@@ -115,6 +117,7 @@ SCHEME = demand_scheme(
                f"a recovery needs no scan; {BATTERY}", high=1),
         FANOUT,
         FRAMES,
+        MOVED,
         NODES,
         PROTECTED,
         WAITING,
@@ -129,7 +132,8 @@ SCHEME = demand_scheme(
     },
     damage_events={"a page of the bitmap was made again": lambda ssd: ssd.validity.rebuilds},
     tight={"cmt_bytes": (200, 500, 2_000), "frames": (1, 2), "fanout": (2, 4), "nodes": (1, 2)},
-    varied={"cmt_bytes": (0, 300, 1_500), "frames": (1, 4), "nodes": (1, 8), "battery": (0, 1)},
+    varied={"cmt_bytes": (0, 300, 1_500), "frames": (1, 4), "nodes": (1, 8), "battery": (0, 1),
+            "moved": (0, 20)},
     nvram=_nvram,
     chips=("tiny-112",),  # the tree has nodes there
     year=2008,

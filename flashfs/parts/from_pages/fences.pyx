@@ -26,7 +26,8 @@ cdef class Fences(Checkpointer):
         """Pages programmed between two fences, at most."""
         self.every = every
 
-    cdef int begins(self) except -1:
+    cdef int begins(self, bint clean) except -1:
+        self.clean = clean
         self.map.write_aged()              # of FencedMap, which imports this file
         return 0
 

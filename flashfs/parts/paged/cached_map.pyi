@@ -4,7 +4,14 @@ from flashfs.parts.paged.demand_map import DemandMapping
 
 class CachedMap(DemandMapping):
     def __init__(
-        self, ssd: Any, slots: int, protected_share: int, fixed: bool = False, *, dirty_share: int = 100
+        self,
+        ssd: Any,
+        slots: int,
+        protected_share: int,
+        fixed: bool = False,
+        *,
+        dirty_share: int = 100,
+        moved_share: int = 0,
     ) -> None: ...
     def resize(self, slots: Any) -> Any: ...
     @property

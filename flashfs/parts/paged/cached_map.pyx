@@ -30,10 +30,13 @@ BATCH_MOST = 256
 
 cdef class CachedMap(CacheMap):
     """``slots`` entries in DRAM, ``protected_share`` per cent of them for those that were hit; ``fixed``: the number
-    does not grow with the DRAM. ``dirty_share`` per cent of them may be dirty, one at least."""
+    does not grow with the DRAM. ``dirty_share`` per cent of them may be dirty, one at least. ``moved_share``: so many
+    per cent of them as entries of moved pages may wait beside the cache, in 12 bytes each; as many as may be dirty, at
+    most. 0: they are written after each block."""
 
     def __cinit__(self, Engine ssd not None, uint32_t slots, uint32_t protected_share, bint fixed=False, *,
-                  uint32_t dirty_share=100, **_):
+                  uint32_t dirty_share=100, uint32_t moved_share=0, **_):
+        self.moved_share = moved_share
         self.protected_share = protected_share
         self.fixed = fixed
         self.dirty_share = dirty_share
@@ -48,7 +51,9 @@ cdef class CachedMap(CacheMap):
         self.batch = max(1, min(BATCH_MOST, (slots - self.cmt.protected_most - 1) // 2))
         self.dirty_most = max(1, slots * self.dirty_share // 100) if self.bounded else slots
         self.dirty_batch = min(self.batch, (self.dirty_most + 1) // 2) if self.bounded else self.batch
-        if self.bounded:
+        if self.moved_share:
+            self.let_moved_wait(slots, self.dirty_most, 1)
+        elif self.bounded:
             self.pending_most = min(2 * self.per_page, self.dirty_most)
 
     # --- the host's requests: all reads, writes and cleaning happen here
@@ -280,8 +285,12 @@ cdef class CachedMap(CacheMap):
         self.resize(min(slots, self.saved.slots) if self.will_keep() else slots)
 
     def slots_in(self, room):
-        """How many slots fit into so many bytes."""
-        return room // ENTRY_BYTES
+        """How many slots fit into so many bytes, with the entries that wait beside them."""
+        cdef int64_t slots = room // ENTRY_BYTES, share = min(self.moved_share, self.dirty_share)
+        if slots * share // 100 <= <int64_t> self.pending_most:
+            return slots
+        entry = self.pending.sizes()[0] // self.pending.room
+        return (room + entry * self.pending_most) * 100 // (100 * ENTRY_BYTES + entry * share)
 
     def tables(self):
         return {"cmt": self.cmt.sizes(), **super().tables()}

@@ -2,9 +2,12 @@
 """Demand-paged mappings of entries: the engine's mapping interface, on top of translation pages (entry_pages.pyx).
 
 Pages are written back where the scheme makes room in its cache (``prepare``), after a move (``moves_end``), and between
-requests (``housekeep``); never inside a change. A checkpoint writes no pages: it takes the directory, and the entries
-that are newer than the pages. So a recovery starts from an exact state, and adds what was programmed and trimmed since.
-If a battery has all of that, and proves itself, there is nothing to add.
+requests (``housekeep``); never inside a change. With ``moved_share`` entries of moved pages wait instead, as dirty ones
+in the cache do: GeckoFTL's paper counts a migration as a write, in every scheme (N. Dayan et al., SIGMOD 2016, 4).
+
+A checkpoint writes no pages: it takes the directory, and the entries that are newer than the pages. So a recovery
+starts from an exact state, and adds what was programmed and trimmed since. If a battery has all of that, and proves
+itself, there is nothing to add.
 
 A scheme adds the cache: what it holds, when it evicts, and the six methods that entry_pages.pxd lists for it.
 """
@@ -172,8 +175,13 @@ cdef class DemandMapping(EntryPages):
         return self.put_newer(self.lists, self.lists + self.list_room, self.lists + 2 * self.list_room, kept)
 
     cdef int moves_end(self) except -1 nogil:
-        """Cleaning has finished a block: its entries go to their translation pages, page by page (DFTL, 3.4)."""
+        """Cleaning has finished a block: its entries go to their translation pages, page by page (DFTL, 3.4); or they
+        wait, as many as may."""
         cdef uint64_t at = 0
+        if self.moved_share:
+            while self.pending.n > self.pending_most:
+                self.write_page(self.next_page())
+            return self.make_room_for_moved()
         while self.pending.moved_n:
             while self.pending.expected[at] == UNSEEN:
                 at = (at + 1) % self.pending.n
@@ -245,21 +253,56 @@ cdef class DemandMapping(EntryPages):
         self.give_room_back()
         return self.write_down(self.pending_most, DRAINED)
 
+    cdef int make_room_for_moved(self) except -1 nogil:
+        """Instead of writing entries after a move: makes room for those of the next one."""
+        return self.pending.reserve(self.ssd.nand.pages_per_block, True)
+
+    cdef int let_moved_wait(self, uint64_t entries, uint64_t most, uint32_t blocks) except -1:
+        """Lets entries of moved pages wait: ``moved_share`` per cent of the cache's ``entries``, or those of a block,
+        if that is more; ``most`` at most. ``blocks``: as of ``wait_for_most``."""
+        return self.wait_for_most(min(most, max(<uint64_t> self.ssd.nand.pages_per_block,
+                                                entries * self.moved_share // 100)), blocks)
+
     cdef uint64_t dirty(self) noexcept nogil:
         """Pending entries. Dirty ones of the cache do not count: they go when the cache needs their room."""
         return self.pending.n
 
+    cdef uint32_t next_page(self) noexcept nogil:
+        """Translation pages with pending entries take turns, in descending order: each gets the entries pending since
+        its last turn. There must be one."""
+        cdef uint64_t at = self.pending.first_from(self.turn)
+        cdef uint32_t page = self.page_of(self.pending.lpa[(at if at else self.pending.n) - 1])
+        self.turn = page * self.per_page
+        return page
+
     cdef bint write_next(self) except -1 nogil:
-        """Writes the page of the highest pending LPA."""
-        if self.pending.n:
-            self.write_back(self.page_of(self.pending.lpa[self.pending.n - 1]))
-            return True
-        return False
+        if self.pending.n == 0:
+            return False
+        self.write_back(self.next_page())
+        return True
 
     cdef int checkpoint_begins(self) except -1:
         if self.saved is not None:
             self.saved.validity.hold()
+        if self.pending.moved_n and (self.from_pages is None or self.from_pages.clean):
+            self.settle_moved()
         return EntryPages.checkpoint_begins(self)
+
+    cdef int settle_moved(self) except -1:
+        """Before a checkpoint that has the newer entries: each translation page with entries of moved pages is read
+        once, for no checkpoint says what an entry expects of it."""
+        cdef uint64_t at = 0
+        cdef uint32_t page
+        while self.pending.moved_n:
+            while self.pending.expected[at] == UNSEEN:
+                at = (at + 1) % self.pending.n
+            page = self.page_of(self.pending.lpa[at])
+            self.fetch(page)
+            while self.image_of == page and at < self.pending.n and self.page_of(self.pending.lpa[at]) == page:
+                at += self.agrees(at)
+            if at >= self.pending.n:
+                at = 0
+        return 0
 
     cdef int checkpoint_ended(self, bint whole) except -1:
         if self.saved is not None:

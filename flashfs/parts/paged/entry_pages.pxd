@@ -70,6 +70,7 @@ cdef class EntryPages(PagedMapping):
     cdef int drop_pending(self, uint64_t first, uint64_t end) except -1 nogil
     # the rest
     cdef bint newest(self, uint32_t lpa, uint32_t* ppa) except -1 nogil
+    cdef bint agrees(self, uint64_t at) except -1 nogil
     cdef int judge(self, uint64_t at) except -1 nogil
     cdef int disown(self, uint64_t at) except -1 nogil
     cdef int put_pending(self, uint32_t page) except -1 nogil

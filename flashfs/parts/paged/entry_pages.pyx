@@ -411,14 +411,20 @@ cdef class EntryPages(PagedMapping):
     cdef int judge(self, uint64_t at) except -1 nogil:
         """Settles a pending entry from cleaning. Its page was moved because its OOB named the LPA; the translation page
         says whether the LPA was really there."""
-        cdef uint32_t lpa = self.pending.lpa[at], page = self.page_of(lpa), said
-        self.fetch(page)
-        at = <uint64_t> self.pending.find(lpa)
-        said = self.image[lpa - page * self.per_page]
-        if self.pending.expected[at] == UNSEEN or self.pending.expected[at] == said:
+        cdef uint32_t lpa = self.pending.lpa[at]
+        self.fetch(self.page_of(lpa))
+        self.agrees(<uint64_t> self.pending.find(lpa))
+        return 0
+
+    cdef bint agrees(self, uint64_t at) except -1 nogil:
+        """Whether a pending entry counts, by its translation page, which is in ``image``; if not it is gone, and the
+        image may be another."""
+        cdef uint32_t lpa = self.pending.lpa[at]
+        if self.pending.expected[at] in (UNSEEN, self.image[lpa - self.page_of(lpa) * self.per_page]):
             self.pending.settle(at)
-            return 0
-        return self.disown(at)
+            return True
+        self.disown(at)
+        return False
 
     cdef int disown(self, uint64_t at) except -1 nogil:
         """The moved page is not that LPA's, though its OOB says so. The LPA that the map has at the old place gets the

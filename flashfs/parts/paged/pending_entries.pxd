@@ -16,7 +16,7 @@ cdef class PendingEntries:
     cdef uint32_t* expected                # the PPA that the translation page must have for it to count; UNSEEN: any
     cdef uint32_t* place                   # of each in the battery, NONE if it has none; NULL: there is no battery
     cdef readonly bint placed
-    cdef int reserve(self, uint64_t more) except -1 nogil
+    cdef int reserve(self, uint64_t more, bint exactly=*) except -1 nogil
     cdef int shrink(self, uint64_t room) except -1
     cdef int64_t find(self, uint32_t lpa) noexcept nogil
     cdef uint64_t first_from(self, uint32_t lpa) noexcept nogil

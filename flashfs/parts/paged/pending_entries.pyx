@@ -30,13 +30,14 @@ cdef class PendingEntries:
         free(self.ppa)
         free(self.expected)
 
-    cdef int reserve(self, uint64_t more) except -1 nogil:
-        """Makes room for so many more, so that ``merge`` of them cannot fail. MemoryError."""
+    cdef int reserve(self, uint64_t more, bint exactly=False) except -1 nogil:
+        """Makes room for so many more, so that ``merge`` of them cannot fail; for some beyond those, unless ``exactly``.
+        MemoryError."""
         cdef uint64_t room = self.room
         cdef void* grown
         if self.n + more <= room:
             return 0
-        room = max(self.n + more, room + room // 2)
+        room = self.n + more if exactly else max(self.n + more, room + room // 2)
         grown = realloc(self.lpa, room * 4)
         if grown != NULL:
             self.lpa = <uint32_t*> grown

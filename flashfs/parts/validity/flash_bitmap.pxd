@@ -32,6 +32,7 @@ cdef class FlashBitmap(FlashValidity):
     cdef int mask(self, uint32_t id, uint64_t* words) noexcept nogil
     cdef int read_page(self, uint32_t id, uint8_t* into) except -1 nogil
     cdef int set_bit(self, uint8_t* image, uint32_t ppa, uint32_t first) noexcept nogil
+    cdef int recount(self, uint32_t id, uint8_t* image) noexcept nogil
     cdef int take_named(self, uint32_t first, uint8_t* image) except -1 nogil
     cdef int rebuild(self, uint32_t id, uint8_t* into) except -1 nogil
     cdef uint32_t most_reported(self, uint32_t* n) noexcept nogil

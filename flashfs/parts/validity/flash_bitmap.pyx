@@ -214,6 +214,22 @@ cdef class FlashBitmap(FlashValidity):
         self.rebuilds += 1
         self.directory.missing_n += not self.directory.missing[id]
         self.directory.missing[id] = 1
+        return self.recount(id, into) if self.bits == NULL else 0
+
+    cdef int recount(self, uint32_t id, uint8_t* image) noexcept nogil:
+        """The mapping may name others than those that were counted, if it lost a page too: counts are what is set in
+        the image, with the reports that wait."""
+        cdef uint32_t first = id * self.blocks_a_page, block, w, n
+        cdef uint64_t* words
+        self.apply_log(id, image)
+        for block in range(first, min(first + self.blocks_a_page, self.ssd.nand.blocks)):
+            if self.is_own(block):
+                continue
+            words = <uint64_t*> image + <uint64_t> (block - first) * self.words_a_block
+            n = 0
+            for w in range(self.words_a_block):
+                n += popcount64(words[w])
+            self.victims.set_count(block, n)
         return 0
 
     cdef int write_back(self, uint32_t frame) except -1 nogil:

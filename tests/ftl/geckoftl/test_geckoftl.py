@@ -146,16 +146,16 @@ def test_one_hot_translation_page_and_all_others_cold_is_never_full(held: int, f
     assert device.problems() == []
     programs = device.stats()["nand"]["by_cause"]["program"]
     if held == 100 and not fence:
-        assert programs["gc"] > programs["host"]
+        assert programs["gc"] > programs["host"] / 2
     elif not fence:
         assert device.ssd.cleaning.escapes > 50
         assert waited <= device.ssd.cleaning.held_most + 5  # those that one cleaning brings along
-        assert programs["gc"] < programs["host"] * held / 25
+        assert programs["gc"] < programs["host"] * held / 20
     device.close()
 
 
 def test_entries_of_moved_pages_gather_before_they_go_to_flash() -> None:
-    """As many wait as two translation pages have, of all 94 pages, which take turns: each has its share of them when it
+    """A fifth of what is cached may wait, of all 94 translation pages, which take turns: each has its share when it
     is written, and the cache is large enough to need few programs of its own."""
     lpas = 12_000
     device = gecko(6_000, Geometry(page_bytes=PAGE, pages_per_block=16, blocks=950, dies=1, oob_bytes=64, lpas=lpas))
