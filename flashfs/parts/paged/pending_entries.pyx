@@ -31,7 +31,7 @@ cdef class PendingEntries:
         free(self.expected)
 
     cdef int reserve(self, uint64_t more, bint exactly=False) except -1 nogil:
-        """Makes room for so many more, so that ``merge`` of them cannot fail; for some beyond those, unless ``exactly``.
+        """Makes room for so many more, so that ``merge`` of them cannot fail; for some beyond, unless ``exactly``.
         MemoryError."""
         cdef uint64_t room = self.room
         cdef void* grown
