@@ -65,8 +65,8 @@ def process() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
     yield start
     for one in made:
-        one.kill()
-        one.wait()
+        with one:                           # which closes its pipes, also after a failure
+            one.kill()
 
 
 @pytest.fixture
