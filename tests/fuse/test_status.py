@@ -25,7 +25,7 @@ def test_nothing_is_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
     monkeypatch.setattr(mounts, "table", list)
     monkeypatch.setattr(nbd_servers, "servers", list)
-    monkeypatch.setattr(users, "servers", list)
+    monkeypatch.setattr(users, "lockers", list)
     assert cli.run(["status"]) == 0
     assert capsys.readouterr().out == "nothing is mounted, and `flashfs nbd` serves nothing\n"
     assert cli.run(["status", "--json"]) == 0
