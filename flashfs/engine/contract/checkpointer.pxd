@@ -11,3 +11,4 @@ cdef class Checkpointer:
     cdef readonly bint trusts_notes        # a metadata page counts only if the chip noted its sync: see sync_moves
     cdef int begins(self, bint clean) except -1
     cdef int reports_kept(self) except -1 nogil
+    cdef bint finds_reports(self) except -1

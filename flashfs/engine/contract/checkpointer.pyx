@@ -21,6 +21,11 @@ cdef class Checkpointer:
         """Validity has programmed all reports that it has so far. After the next sync no recovery looks for them."""
         return 0
 
+    cdef bint finds_reports(self) except -1:
+        """Validity asks, while a checkpoint begins, whether it may keep in DRAM the reports that it got since the one
+        before: a recovery then finds them."""
+        return False
+
     def sections(self, clean):
         """{section: bytes} of a checkpoint at this moment. The device adds the sections that save work for a ``clean``
         mount."""

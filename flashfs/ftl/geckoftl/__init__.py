@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from flashfs.ftl import Option
-from flashfs.ftl.common import STRIPE, streams_for
+from flashfs.ftl.common import BLOCKS_A_STREAM, STRIPE, spare_blocks, streams_for
 from flashfs.ftl.demand_paged import (
     CMT_BYTES,
     FENCE,
@@ -36,6 +36,8 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
         ssd, slots_for(ssd.lpas, options), options["protected"], options["cmt_bytes"] > 0,
         fenced=bool(options["fence"]), moved_share=options["moved"],
     )  # fmt: skip
+    if options["fence"] == 2:
+        mapping.let_reports_wait(int(spare_blocks(ssd) >= 2 * BLOCKS_A_STREAM))
     placement = streams_for(ssd, options, "geckoftl")
     pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
     require_room(ssd, pages, "geckoftl")
@@ -86,7 +88,8 @@ SCHEME = demand_scheme(
         Option("ratio", 2, "size ratio of its levels (T)", low=2, high=64),
         Option("multiway", 1, "1: a merge takes all runs that it is going to reach; 0: two at a time", high=1),
         Option("entries", 0, "entries per page of a run; 0: as many as fit", high=1 << 16, fixed=True),
-        FENCE,
+        replace(FENCE, default=2, high=2, help=FENCE.help + "; 2: and reports to Gecko may wait from one fence to the "
+                "next, where a recovery scans as far again"),
         HELD,
     ),
     describe_validity=views.describe,
@@ -98,6 +101,7 @@ SCHEME = demand_scheme(
     pictures=views.drawn,
     events={
         "runs of Gecko merged": lambda ssd: ssd.validity.gecko.merges,
+        "reports kept at a fence": lambda ssd: ssd.mapping.from_pages is not None and ssd.validity.waits,
         "superseded pages identified": lambda ssd: ssd.mapping.identified,
         "metadata cleaned after all": lambda ssd: ssd.cleaning.escapes,
     },

@@ -391,6 +391,10 @@ cdef class GeckoMap(FencedMap):
     def made_fences(self):
         return GeckoFences(self.ssd, map=self)
 
+    def let_reports_wait(self, uint32_t aside):
+        """Allows the store to keep its reports at a fence; see ``Fences.reach_far``."""
+        (<Fences> self.from_pages).reach_far(aside)
+
     def base_from_pages(self, versions):
         return {**super().base_from_pages(versions), "uip": b""}
 

@@ -19,8 +19,10 @@ cdef class GeckoStore(Validity):
     cdef bint outdo                        # ... that ignored some runs: a newer run must be written
     cdef bint rebuilt                      # ... whose runs may be newer than its entries
     cdef bint settled                      # ... the mapping is final: Gecko may be rebuilt from it
+    cdef bint waited                       # some reports were kept in the buffer at the last fence
     cdef bint lost                         # a page of a run cannot be read: all runs must be rewritten
     cdef readonly uint64_t rebuilds
+    cdef readonly uint64_t waits           # checkpoints at which reports were kept in the buffer
     cdef uint32_t asked                    # the block whose bitmap is in ``answer``, or NONE
     cdef uint64_t* answer
     cdef bint is_aside(self, uint32_t block) noexcept nogil
@@ -32,6 +34,7 @@ cdef class GeckoStore(Validity):
     cdef int make_space(self, uint32_t n, bint may_clean) except -1 nogil
     cdef int write_anew(self, bint may_clean) except -1 nogil
     cdef int reports_kept(self) except -1 nogil
+    cdef bint may_wait(self) except -1
     cdef int settle_partial(self) except -1
     cdef int commit_touched(self) except -1
     cdef int say_something(self) except -1

@@ -420,6 +420,7 @@ cdef class GeckoStore(Validity):
 
     cdef int reports_kept(self) except -1 nogil:
         """All reports are programmed: notify a mapping that is recovered from pages."""
+        self.waited = False
         return 0 if self.ssd.mapping.from_pages is None else self.ssd.mapping.from_pages.reports_kept()
 
     cdef int say_something(self) except -1:
@@ -461,21 +462,28 @@ cdef class GeckoStore(Validity):
     # --- checkpoints
 
     cdef int checkpoint_begins(self) except -1:
-        """Write what a recovery found to flash; the buffer goes into the checkpoint."""
+        """Write what a recovery found to flash. The buffer goes into the checkpoint; but a fence has none, so it is
+        written to flash before one, unless it has no report from before the fence before."""
+        cdef bint fenced = self.ssd.mapping.from_pages is not None
         if self.gecko.directory.missing_n and not self.recovering:
             self.rebuild()
         if self.recovering:
             self.commit_touched()
         self.settle_partial()
-        if not self.lost and self.gecko.buffer.n > self.gecko.per_page and not self.gecko.flush():
-            self.rebuild()
-        if self.ssd.mapping.from_pages is not None and not self.lost and self.gecko.buffer.n:
-            if not self.gecko.flush():      # a crash must not lose reports older than the fence
+        if not self.lost and (self.gecko.buffer.n > self.gecko.per_page
+                              or fenced and self.gecko.buffer.n and not self.may_wait()):
+            if not self.gecko.flush():
                 self.rebuild()
             self.reports_kept()
         if self.lost:
             self.commit_touched()
+        self.waited = self.gecko.buffer.n > 0
+        self.waits += self.waited
         return self.gecko.store.checkpoint_begins()
+
+    cdef bint may_wait(self) except -1:
+        """Whether the buffer may be left as it is: a crash would lose its reports, which the recovery can find."""
+        return not self.waited and self.ssd.mapping.from_pages.finds_reports()
 
     cdef int checkpoint_ended(self, bint whole) except -1:
         return self.gecko.store.checkpoint_ended(whole)
@@ -565,7 +573,7 @@ cdef class GeckoStore(Validity):
         self.victims.clear()
         self.gecko.reset()
         self.recovering = True
-        self.lost = self.rebuilt = self.outdo = self.settled = False
+        self.lost = self.rebuilt = self.outdo = self.settled = self.waited = False
         self.asked = NONE
 
     # --- recovery
@@ -630,7 +638,7 @@ cdef class GeckoStore(Validity):
         return {**self.gecko.figures(), "gecko_rebuilds": self.rebuilds}
 
     def forget_counts(self):
-        self.rebuilds = 0
+        self.rebuilds = self.waits = 0
         self.gecko.forget_counts()
 
     def check(self):

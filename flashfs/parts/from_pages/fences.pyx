@@ -3,7 +3,7 @@
 """Checkpoints of a mapping that is recovered from its pages (rebuild.pyx): a clean one holds everything; any other is a
 *fence*, which says where a recovery's scan for newer pages begins.
 """
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from flashfs.engine.blocks.pool cimport CAUSE_GC, KIND_TRANSLATION, STATE_OPEN
 from flashfs.engine.contract.checkpointer cimport Checkpointer
@@ -16,10 +16,17 @@ from flashfs.parts.paged.demand_map import MAP_STRAYS
 
 cdef class Fences(Checkpointer):
     """A fence after as many pages as the map's cache has entries, at most; the log of trims is kept from one fence to
-    the next."""
+    the next.
+
+    A scan begins at the fence before the newest one, or at the one before that: if validity kept reports in DRAM, its
+    last report that is programmed may be as old as the fence before the newest. Then a recovery does what it would have
+    done had the newest fence not been written yet, and needs what it would have needed: that scan, and the log of
+    trims from there on. So reports wait for one fence, and are programmed at the next."""
 
     def __cinit__(self, *_, PagedMapping map not None, **__):
         self.map = map
+        self.marks = []
+        self.logs = []
         self.needs_room = self.trusts_notes = True
 
     def limit(self, uint64_t every):
@@ -28,8 +35,25 @@ cdef class Fences(Checkpointer):
 
     cdef int begins(self, bint clean) except -1:
         self.clean = clean
+        self.far = False
         self.map.write_aged()              # of FencedMap, which imports this file
         return 0
+
+    def reach_far(self, uint32_t aside):
+        """Allows validity to keep its reports at a fence. The log from two fences before then stays: ``aside`` blocks
+        are kept free for it, and where they do not suffice, it is done only if more are free than cleaning keeps so."""
+        self.reaches = True
+        self.aside = aside
+        self.ssd.keep_free(aside)
+
+    cdef bint finds_reports(self) except -1:
+        """If this mount wrote the fence before, and there is room for the log from before that."""
+        cdef uint32_t left = self.ssd.pool.free_n + self.ssd.pool.pending_n
+        if not self.reaches or self.clean or len(self.marks) < 2:
+            return False
+        self.far = left + self.aside > (self.ssd.meta_floor + self.ssd.gc_reserve
+                                        + len(self.logs[len(self.logs) - 1]))
+        return self.far
 
     def now_at(self):
         """Where a recovery's scan would begin if nothing before this moment were newer than its translation page."""
@@ -41,28 +65,30 @@ cdef class Fences(Checkpointer):
                         {**still_open, **validity.unfinished()}, retiring)
 
     def sections(self, clean):
-        """If ``clean``, everything, and the scan begins here. Else: where the scan for newer pages begins, which is at
-        the fence before this one; the blocks with translation pages (one whose first page says otherwise was
-        overwritten); and whether several LPAs may name one page."""
+        """If ``clean``, everything, and the scan begins here. Else: where the scan for newer pages begins; the
+        blocks with translation pages (one whose first page says otherwise was overwritten); and whether several LPAs
+        may name one page."""
         self.now = self.now_at()
         if clean:
             return {**super().sections(clean), "fence": self.now.pack()}
-        before = self.mark or ScanMark()
+        before = self.marks[0 if self.far else len(self.marks) - 1] if self.marks else ScanMark()
         return {**(MAP_STRAYS if self.map.strays else {}),
                 "tblocks": blocks_of(self.ssd.pool, (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream),
                 "fence": ScanMark(before.seq, before.order, self.now.stamp, before.open, self.now.retiring).pack()}
 
     def to_release(self, old, clean):
-        """Trims from before a fence still count after it, so its log blocks are released one fence later."""
-        before, self.log_before = self.log_before or [], [] if clean else list(old)
-        return before + list(old) if clean else before
+        """Trims from before a fence still count after it, so its log blocks are released one fence later, or two."""
+        self.logs.append(list(old))
+        n = len(self.logs) if clean else max(0, len(self.logs) - (2 if self.far else 1))
+        gone, self.logs = self.logs[:n], self.logs[n:]
+        return sum(gone, [])
 
     def ends(self):
-        self.mark = self.now
+        self.marks = [*self.marks[max(0, len(self.marks) - 1):], self.now]
         self.ssd.pool.erase_stale(CAUSE_GC, self.ssd.now_ns)
 
     def device_ready(self, clean, at):
-        self.mark = self.now_at() if clean else at
+        self.marks = [self.now_at() if clean else at or ScanMark()]
 
     def kept(self):
-        return self.log_before or ()
+        return sum(self.logs, [])

@@ -123,7 +123,7 @@ cdef class Rebuilder(Worker):
                 raise MapLostError(f"what validity had in force at number {self.fence.stamp} is not there")
         except (MapLostError, ValueError) as error:
             return self.read_all(error)
-        self.since = max(stamp, <uint64_t> self.base.seq)
+        self.since = max(stamp, <uint64_t> self.fence.seq)
         self.base.sections.update({**sections, "outdo": bytes([len(passed) > 0])})
         return note + (f", {len(passed)} pages not durable" if len(passed) else "")
 

@@ -251,6 +251,41 @@ def test_a_page_that_only_a_clean_checkpoint_knew_is_dead_behind_a_crash(tmp_pat
     device.close()
 
 
+def test_reports_that_waited_for_a_fence_are_found_behind_a_crash(tmp_path: Path) -> None:
+    """Pages that were dirty at a fence and superseded before the next, which kept the reports in DRAM: no translation
+    page named them, and they are older than the first of the two. Trims from before it must still count, too."""
+    path = tmp_path / "image"
+    create(path, CHIP)
+    how = {"buffer": "0", "cmt_bytes": str(200 * ENTRY_BYTES)}
+    device = Device.open(path, ftl="geckoftl", options=how)
+    for lpa in range(PER_PAGE):
+        put(device, lpa)
+    device.checkpoint()
+    device.checkpoint()
+    for mark in (1, 2):
+        for lpa in range(20):
+            put(device, lpa, mark)
+        if mark == 1:
+            for lpa in range(20, 30):
+                put(device, lpa, mark)
+            device.trim(20 * PAGE, 10 * PAGE)
+            device.ssd.validity.gecko.flush_now()  # as it is when it is full: the next fence may keep reports
+        device.checkpoint()
+        assert device.ssd.mapping.from_pages.far == (mark == 2)
+        assert len(device.ssd.mapping.from_pages.kept()) == mark  # blocks of the log
+    device.close(clean=False)
+    device = Device.open(path, options=how)
+    assert not device.recovery.clean
+    for _ in range(2):
+        device.checkpoint()
+    live = sum(len(device.ssd.validity.live_in(block)) for block in range(CHIP.blocks))
+    assert live == PER_PAGE - 10 + len(device.ssd.owned_pages())
+    assert all(holds(device, lpa, 2 if lpa < 20 else 0) for lpa in range(PER_PAGE) if not 20 <= lpa < 30)
+    assert device.read(20 * PAGE, 10 * PAGE) == bytes(10 * PAGE)
+    assert device.problems() == []
+    device.close()
+
+
 def test_a_run_that_cannot_be_read_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "image"
     create(path, CHIP)
