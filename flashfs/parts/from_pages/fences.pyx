@@ -51,8 +51,8 @@ cdef class Fences(Checkpointer):
         cdef uint32_t left = self.ssd.pool.free_n + self.ssd.pool.pending_n
         if not self.reaches or self.clean or len(self.marks) < 2:
             return False
-        self.far = left + self.aside > (self.ssd.meta_floor + self.ssd.gc_reserve
-                                        + len(self.logs[len(self.logs) - 1]))
+        newest = self.logs[max(0, len(self.logs) - 1):]
+        self.far = left + self.aside > self.ssd.meta_floor + self.ssd.gc_reserve + len(sum(newest, []))
         return self.far
 
     def now_at(self):
@@ -84,7 +84,8 @@ cdef class Fences(Checkpointer):
         return sum(gone, [])
 
     def ends(self):
-        self.marks = [*self.marks[max(0, len(self.marks) - 1):], self.now]
+        """No scan begins before a clean checkpoint: the log up to it is gone."""
+        self.marks = [*self.marks[max(0, len(self.marks) - 1) if not self.clean else len(self.marks):], self.now]
         self.ssd.pool.erase_stale(CAUSE_GC, self.ssd.now_ns)
 
     def device_ready(self, clean, at):
