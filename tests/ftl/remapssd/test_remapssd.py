@@ -376,6 +376,43 @@ def test_groups_are_written_anew_when_nvram_is_full() -> None:
     here.check()
 
 
+def test_of_two_entries_of_a_group_that_say_the_same_the_newer_is_carried(tmp_path: Path) -> None:
+    """Between the two the LPA was trimmed: the older one is older than that."""
+    here = Mirrored(path=tmp_path / "image", segment=128, nvram=128 * 24)
+    here.write(0, 40)
+    here.remap(90, 30, 5)  # the group has a valid entry all the time
+    for _ in range(2):
+        here.trim(100, 5)
+        here.remap(100, 0, 5)
+    here.device.flush()
+    turn = compacted = 0
+    while compacted < 2:
+        here.remap(200 + turn % 2 * 5, 10 + turn % 20, 5)
+        here.device.flush()
+        compacted = here.figures["rmm_compacted"]
+        turn += 1
+    here.reopen(clean=False)
+    here.check()
+
+
+def test_nvram_calls_no_command_whole_that_came_after_the_last_sync() -> None:
+    """A host that dies may lose some of its entries and keep that number."""
+    here = Mirrored(segment=128, nvram=128 * 24, atomic="command")
+    ssd, said = here.device.ssd, set()
+    here.write(0, 640)
+    for turn in range(20):
+        for source in range(2):            # the first group has no valid entry after the second
+            here.remap(800, (2 * turn + source) % 10 * 64, 4)
+        here.device.flush()
+        durable = ssd.seq
+        here.write(800, 4)                 # nor has the second after this
+        here.remap(900, turn, 1)           # segments are freed
+        said.add(int.from_bytes(ssd.nand.nvram(ssd.nand.region("rmm")[0], 8), "little"))
+        assert max(said) <= durable
+    assert len(said) > 10
+    here.check()
+
+
 def test_a_superblock_whose_pages_all_die_gives_its_segments_up() -> None:
     here = Mirrored(segment=128)
     free = here.figures["rmm_free"]
