@@ -1,5 +1,5 @@
 # Repair of a mapping after damage; see mend.pyx.
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint32_t
 
 from flashfs.engine.recovery.resolve cimport Resolver
 
@@ -8,6 +8,7 @@ cdef class Mender(Resolver):
     cdef bint forget_homeless(self) except -1
     cdef mend(self, why)
     cdef int keep_owned(self) except -1
+    cdef bint is_rotten(self, uint32_t ppa) except -1
     cdef resolve_disputes(self, set ppas)
     cdef int bury(self, const uint8_t* owned) except -1
     cdef ask_pages(self)

@@ -8,7 +8,7 @@ from libc.stdlib cimport calloc, free
 from flashfs.engine.blocks.pool cimport KIND_USER, NONE, OOB_ENGINE, STATE_BAD, STATE_CLOSED, STATE_OPEN, Oob
 from flashfs.engine.device.ssd cimport Ssd
 from flashfs.engine.recovery.resolve cimport Resolver
-from nandimg._nand cimport PAGE_OK
+from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
 from flashfs.errors import CorruptError
 
@@ -53,7 +53,9 @@ cdef class Mender(Resolver):
 
     cdef int keep_owned(self) except -1:
         """An LPA keeps a live user page that no other LPA has; a live page without an owner dies. If several LPAs map
-        to a page, the one that its OOB names keeps it: the own page of the other is lost, and its map entry is old."""
+        to a page, the one that its OOB names keeps it: the own page of the other is lost, and its map entry is old. An
+        LPA also keeps a page that was flushed and cannot be read, which a scan took for nobody's: what the LPA held is
+        not known, so a read must say that, and no hole."""
         cdef uint32_t lpa, ppa
         cdef Ssd ssd = self.ssd
         cdef uint64_t pages = <uint64_t> ssd.nand.blocks * ssd.pages_per_block
@@ -65,6 +67,8 @@ cdef class Mender(Resolver):
             lpa = ssd.mapping.next_named(0, ssd.lpas)
             while lpa < ssd.lpas:
                 ppa = ssd.mapping.locate(lpa)
+                if ppa != NONE and not ssd.validity.is_live(ppa) and self.is_rotten(ppa):
+                    ssd.validity.live_run(ppa, 1)
                 if (ppa == NONE or not ssd.validity.is_live(ppa)
                         or ssd.kind_of(ppa // ssd.pages_per_block) != KIND_USER):
                     ssd.mapping.unbind(lpa, 1, ssd.olds)
@@ -80,6 +84,18 @@ cdef class Mender(Resolver):
         finally:
             free(owned)
         return 0
+
+    cdef bint is_rotten(self, uint32_t ppa) except -1:
+        """Whether a page of a block of user pages was flushed and cannot be read."""
+        cdef uint32_t block = ppa // self.ssd.pages_per_block, page = ppa % self.ssd.pages_per_block
+        cdef int state = self.ssd.pool.state[block]
+        cdef int status
+        cdef Oob oob
+        if ((state != STATE_OPEN and state != STATE_CLOSED) or self.ssd.kind_of(block) != KIND_USER
+                or page >= self.ssd.nand.synced(block)):
+            return False
+        status = self.spare_read(block, page, &oob)
+        return status != PAGE_OK and status != PAGE_ERASED
 
     cdef resolve_disputes(self, set ppas):
         """Let one LPA keep each of these pages, and unmap the others."""
