@@ -1,4 +1,4 @@
-"""Groups of paired pages: a torn upper page takes the lower one along, so no recovery may go on in the middle of one."""
+"""Groups of paired pages: a torn upper page takes the lower one along, so no recovery may go on inside one."""
 
 from __future__ import annotations
 
