@@ -38,6 +38,7 @@ SHAPES = ((65_536, 128, 0.7), (16_384, 64, 0.7), (4_096, 256, 0.7), (2_048, 512,
           (4_096, 128, 0.8), (4_096, 128, 0.9))  # fmt: skip
 HELD = (1, 5, 10, 25, 50, 100)  #: per cent
 MODELLED = (1024, 2048, 4096, 8192)  #: blocks
+FENCED = (2048, 4096, 8192, 32_768)  #: blocks
 FIVE = ("dftl", "lazyftl", "muftl", "ibftl", "geckoftl")
 PAGE = common.HERE.parent / "docs" / "ftl" / "geckoftl.md"
 MARKS = ("<!-- python bench gecko --page: -->\n", "<!-- so far -->\n")
@@ -127,6 +128,17 @@ def shapes() -> list[dict[str, Any]]:
     return rows
 
 
+def fenced() -> list[dict[str, Any]]:
+    """Pages of Gecko programmed by a host write, a cache of an entry for 8 blocks: by the option ``fence``."""
+    rows = []
+    for blocks in FENCED:
+        found = [with_cache(of_paper(blocks), blocks // 8, protected=0, fence=fence) for fence in range(3)]
+        rows.append({"blocks": blocks, "C": blocks // 8, "V": found[0]["gecko_entries_a_page"],
+                     "programs": [row["validity_programs"] for row in found],
+                     "map": [row["map_programs"] for row in found]})  # fmt: skip
+    return rows
+
+
 def beside_the_model() -> list[dict[str, Any]]:
     """The five FTLs of the paper's figure 13 by gecko_model.py, and flashfs: ``moved`` entries wait in all."""
     rows = []
@@ -201,6 +213,10 @@ def cold() -> list[dict[str, Any]]:
     return rows
 
 
+TABLES = {"waiting": waiting, "cold": cold, "ratios": ratios, "shapes": shapes, "fences": fenced,
+          "model": beside_the_model}  # fmt: skip
+
+
 def figure(value: float, digits: int = 5) -> str:
     return f"{value:.{digits}f}"
 
@@ -222,6 +238,17 @@ def model_table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def fence_table(rows: list[dict[str, Any]]) -> str:
+    lines = ["| blocks, K | C / V | no fences | `fence` 1 | `fence` 2 | more than without | more of the map |",
+             "| --: | --: | --: | --: | --: | --: | --: |"]  # fmt: skip
+    for row in rows:
+        more = [", ".join(f"{100 * (one / what[0] - 1):.0f} %" for one in what[1:])
+                for what in (row["programs"], row["map"])]  # fmt: skip
+        lines.append(f"| {row['blocks']:,} | {row['C'] / row['V']:.1f} | "
+                     + " | ".join([*map(figure, row["programs"]), *more]) + " |")  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
 def held_table(rows: list[dict[str, Any]], names: dict[str, str]) -> str:
     lines = ["| " + " | ".join(names.values()) + " |", "|" + " --: |" * len(names)]
     lines += ["| " + " | ".join(f"{row[name]:,}" for name in names) + " |" for row in rows]
@@ -233,6 +260,7 @@ def page(text: str) -> str:
     kept = json.loads((common.RESULTS / "gecko.json").read_text())
     for name, table in (("ratios", cost_table("8,192 blocks of 128 pages", kept["ratios"])),
                         ("shapes", cost_table("T = 2", kept["shapes"])),
+                        ("fences", fence_table(kept["fences"])),
                         ("model", model_table(kept["model"])),
                         ("held", held_table(kept["waiting"], {"held": "`held`", "uniform": "uniform", "hot": "hot",
                                                               "zipf": "zipf"})),
@@ -257,17 +285,18 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=0)
     parser.add_argument("--held", type=int, default=5)
     parser.add_argument("--no-bitmap", action="store_true")
-    parser.add_argument("--save", action="store_true", help="measure all tables of docs/ftl/geckoftl.md")
+    parser.add_argument("--save", nargs="*", choices=TABLES, metavar="TABLE",
+                        help=f"measure these tables of docs/ftl/geckoftl.md, or all: {', '.join(TABLES)}")
     parser.add_argument("--page", action="store_true", help="write the tables into the page, measure nothing")
     asked = parser.parse_args()
     if asked.page:
         PAGE.write_text(page(PAGE.read_text()))
         return
     register()
-    if asked.save:
-        common.save("gecko", {
-            "waiting": waiting(), "cold": cold(), "ratios": ratios(), "shapes": shapes(), "model": beside_the_model(),
-        })  # fmt: skip
+    if asked.save is not None:
+        kept = json.loads((common.RESULTS / "gecko.json").read_text()) if asked.save else {}
+        kept.pop("machine", None)
+        common.save("gecko", {**kept, **{name: TABLES[name]() for name in asked.save or TABLES}})
         return
     geometry = of_paper(asked.blocks, asked.pages_per_block, asked.ratio)
     slots = max(64, geometry.pages >> 10)

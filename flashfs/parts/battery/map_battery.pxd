@@ -69,6 +69,7 @@ cdef class MapBattery:
                          str what) except? 0xFFFFFFFE nogil
     cdef int put_opened(self, uint32_t block) except -1 nogil
     cdef int put_validity(self, uint64_t word, uint64_t value) except -1 nogil
+    cdef int clear_validity(self, uint64_t first, uint64_t n) except -1 nogil
     cdef uint64_t validity_word(self, uint64_t word) noexcept nogil
 
 

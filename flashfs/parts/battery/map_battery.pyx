@@ -263,6 +263,15 @@ cdef class MapBattery:
     cdef int put_validity(self, uint64_t word, uint64_t value) except -1 nogil:
         return self.put(self.bits_at + word, value)
 
+    cdef int clear_validity(self, uint64_t first, uint64_t n) except -1 nogil:
+        """Sets ``n`` words to 0; most are 0 already."""
+        cdef const uint64_t* words = self.words.body + self.bits_at
+        cdef uint64_t word
+        for word in range(first, first + n):
+            if words[word]:
+                self.put(self.bits_at + word, 0)
+        return 0
+
     cdef uint64_t validity_word(self, uint64_t word) noexcept nogil:
         return self.words.get(self.bits_at + word)
 

@@ -86,9 +86,7 @@ cdef class BitmapBattery(KeptValidity):
 
     cdef int clean(self, uint32_t frame, uint32_t id, uint32_t ppa) except -1 nogil:
         """The frame's page equals the version at ``ppa``."""
-        cdef uint32_t w
-        for w in range(self.frame_words):
-            self.put(self.deltas_at + <uint64_t> frame * self.frame_words + w, 0)
+        self.battery.clear_validity(self.deltas_at + <uint64_t> frame * self.frame_words, self.frame_words)
         return self.put_head(frame, id, ppa)
 
     cdef uint32_t put_report(self, uint32_t place, uint64_t report) except? 0xFFFFFFFE nogil:

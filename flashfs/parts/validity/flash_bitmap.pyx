@@ -117,16 +117,18 @@ cdef class FlashBitmap(FlashValidity):
 
     cdef uint32_t most_reported(self, uint32_t* n) noexcept nogil:
         """The page of the bitmap with the most reports in the log; ``n`` gets how many."""
-        cdef uint32_t i, id, best = NONE, at = NONE, run = 0
+        cdef uint64_t span = <uint64_t> self.blocks_a_page * self.pages_per_block << 1, end, best = 0
+        cdef uint32_t i = 0, first
         n[0] = 0
-        for i in range(self.log_n):
-            id = self.block_of(<uint32_t> (self.log[i] >> 1)) // self.blocks_a_page
-            run = run + 1 if id == at else 1
-            at = id
-            if run > n[0]:
-                n[0] = run
-                best = id
-        return best
+        while i < self.log_n:
+            first = i
+            end = (self.log[i] // span + 1) * span
+            while i < self.log_n and self.log[i] < end:
+                i += 1
+            if i - first > n[0]:
+                n[0] = i - first
+                best = end // span - 1
+        return <uint32_t> best if n[0] else NONE
 
     cdef int apply_log(self, uint32_t id, uint8_t* image) noexcept nogil:
         """Applies the log's reports to a page's image; they stay in the log."""
