@@ -14,7 +14,7 @@ from flashfs import inspect
 from flashfs.crash import Case, campaign, run_case
 from flashfs.device import Device
 from flashfs.parts.paged.cmt import ENTRY_BYTES
-from nandimg import Geometry, create
+from nandimg import PRESETS, Geometry, create
 
 PAGE = 512
 TIERS = ("sweep", "random", "faults", "host")
@@ -307,3 +307,26 @@ def test_a_run_that_cannot_be_read_is_made_again(tmp_path: Path) -> None:
     assert device.problems() == []
     assert all(holds(device, lpa, mark) for lpa, mark in model.items())
     device.close()
+
+
+def test_a_block_of_gecko_that_a_merge_released_is_not_moved() -> None:
+    """Wear levelling picks a block of runs; to prepare the reports the buffer is written, and that merge releases the
+    block, of which nothing lives any more."""
+    chip = PRESETS["tiny-112"].geometry
+    device = gecko(64, chip, wear_spread=2, entries=4, multiway=0, ratio=3, fence=0, moved=0, held=1,
+                   cmt_bytes=2000, wear_reads=1)  # fmt: skip
+    rnd = random.Random(32)
+    for _ in range(4_000):
+        what, lpa = rnd.random(), rnd.randrange(chip.lpas)
+        if what < 0.8:
+            device.write(lpa * PAGE, b"x" * PAGE)
+        elif what < 0.85:
+            device.trim(lpa * PAGE, min(5, chip.lpas - lpa) * PAGE)
+        elif what < 0.97:
+            device.read(rnd.randrange(8) * PAGE, PAGE)
+        elif what < 0.99:
+            device.flush()
+        else:
+            device.checkpoint()
+    assert device.problems() == []
+    device.close(clean=False)
