@@ -37,7 +37,7 @@ def measure(ftl: str, blocks: int, seed: int) -> list[dict[str, object]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "chip.nand"
         create(path, geometry)
-        how = {"buffer": "0", "cmt_bytes": str(cached * ENTRY_BYTES)}
+        how = {"buffer": "0", "fence": "1", "cmt_bytes": str(cached * ENTRY_BYTES)}
         device = Device.open(path, ftl=ftl, options=how)
         for first in range(0, geometry.lpas, 128):
             device.ssd.write_pages(np.arange(first, min(first + 128, geometry.lpas), dtype=np.uint32))
