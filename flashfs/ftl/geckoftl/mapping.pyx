@@ -304,7 +304,9 @@ cdef class GeckoMap(FencedMap):
             return False
         # Superseded translation pages live until Gecko's buffer is written and a sync follows. Entries of moved pages
         # go to translation pages without reporting anything, so the buffer need not fill by itself.
-        self.ssd.validity.prepare(NONE, False)
+        with gil:
+            if isinstance(self.ssd.validity, GeckoStore):
+                (<GeckoStore> self.ssd.validity).write_buffer()
         self.store.let_all_go()
         return True
 
@@ -387,6 +389,18 @@ cdef class GeckoMap(FencedMap):
         return self.make_room_for_moved()
 
     # --- fences, and what a recovery makes of pages
+
+    cdef int checkpoint_ended(self, bint whole) except -1:
+        """If reports were kept, so are the superseded translation pages by which a recovery finds them: they ripen when
+        the reports are programmed."""
+        cdef unordered_set[uint32_t] needed
+        cdef bint waits = self.from_pages is not None and (<Fences> self.from_pages).far
+        if waits:
+            needed.swap(self.store.kept)
+        FencedMap.checkpoint_ended(self, whole)
+        if waits:
+            self.store.kept.swap(needed)
+        return 0
 
     def made_fences(self):
         return GeckoFences(self.ssd, map=self)

@@ -31,6 +31,7 @@ cdef class GeckoStore(Validity):
     cdef int invalid(self, uint32_t block, uint32_t page) except -1 nogil
     cdef uint64_t* touch(self, uint32_t block) except NULL nogil
     cdef int in_gecko(self, uint32_t block, uint64_t* words) except -1 nogil
+    cdef int write_buffer(self) except -1 nogil
     cdef int make_space(self, uint32_t n, bint may_clean) except -1 nogil
     cdef int write_anew(self, bint may_clean) except -1 nogil
     cdef int reports_kept(self) except -1 nogil

@@ -144,6 +144,10 @@ cdef class GeckoStore(Validity):
             self.make_space(n, may_clean)
         return n
 
+    cdef int write_buffer(self) except -1 nogil:
+        """Write the buffer, however little it has. What a recovery found is not there, and is written when it ends."""
+        return 0 if self.recovering or self.gecko.buffer.n == 0 else self.make_space(NONE, False)
+
     cdef int make_space(self, uint32_t n, bint may_clean) except -1 nogil:
         """Write the buffer. The caller does not wait for it to end: only the dies are busy."""
         cdef int64_t start = self.ssd.map_ns

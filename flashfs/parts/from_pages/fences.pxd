@@ -11,6 +11,7 @@ cdef class Fences(Checkpointer):
     cdef readonly bint reaches             # validity may keep its reports at a fence
     cdef uint32_t aside                    # blocks that are kept free for the log that then stays
     cdef readonly bint far                 # the scan begins two fences before the newest one: reports were kept in DRAM
-    cdef list marks                        # of this mount's last two checkpoints at most, the newest last
+    cdef object found                      # where a scan would begin after this mount's first fence; None: all pages
+    cdef list marks                        # ... after the last two fences of this mount at most, the newest last
     cdef object now                        # the mark of the checkpoint that is being written
     cdef list logs                         # blocks of the metadata log whose trims still count, a list for each fence

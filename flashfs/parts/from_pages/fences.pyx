@@ -47,7 +47,8 @@ cdef class Fences(Checkpointer):
         self.ssd.keep_free(aside)
 
     cdef bint finds_reports(self) except -1:
-        """If this mount wrote the fence before, and there is room for the log from before that."""
+        """If this mount wrote the two fences before, and there is room for the log from before the second. What a
+        recovery found is then in translation pages, and no row of recoveries goes back to the same place."""
         cdef uint32_t left = self.ssd.pool.free_n + self.ssd.pool.pending_n
         if not self.reaches or self.clean or len(self.marks) < 2:
             return False
@@ -71,7 +72,7 @@ cdef class Fences(Checkpointer):
         self.now = self.now_at()
         if clean:
             return {**super().sections(clean), "fence": self.now.pack()}
-        before = self.marks[0 if self.far else len(self.marks) - 1] if self.marks else ScanMark()
+        before = self.marks[0 if self.far else len(self.marks) - 1] if self.marks else self.found or ScanMark()
         return {**(MAP_STRAYS if self.map.strays else {}),
                 "tblocks": blocks_of(self.ssd.pool, (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream),
                 "fence": ScanMark(before.seq, before.order, self.now.stamp, before.open, self.now.retiring).pack()}
@@ -89,7 +90,8 @@ cdef class Fences(Checkpointer):
         self.ssd.pool.erase_stale(CAUSE_GC, self.ssd.now_ns)
 
     def device_ready(self, clean, at):
-        self.marks = [self.now_at() if clean else at or ScanMark()]
+        self.marks = []
+        self.found = self.now_at() if clean else at
 
     def kept(self):
         return sum(self.logs, [])

@@ -286,6 +286,39 @@ def test_reports_that_waited_for_a_fence_are_found_behind_a_crash(tmp_path: Path
     device.close()
 
 
+def test_a_translation_page_lives_on_while_what_it_names_is_not_reported_in_flash(tmp_path: Path) -> None:
+    """A fence writes the page anew, and keeps the reports about what its old version named: a recovery finds them by
+    comparing the two."""
+    path = tmp_path / "image"
+    create(path, CHIP)
+    how = {"buffer": "0", "cmt_bytes": str(200 * ENTRY_BYTES)}
+    device = Device.open(path, ftl="geckoftl", options=how)
+    lpas = [*range(PER_PAGE), *range(1024, 1324)]  # the last ones push the first out of the cache
+    for lpa in lpas:
+        put(device, lpa)
+    device.checkpoint()
+    device.checkpoint()
+    for lpa in range(20):
+        put(device, lpa, 1)
+    device.checkpoint()
+    assert figures(device)["uip"] == 20
+    device.checkpoint()
+    fences, store = device.ssd.mapping.from_pages, device.ssd.mapping.store
+    assert figures(device)["uip"] == 0 and fences.far and len(store.kept_ppas()) == 1
+    device.flush()
+    assert len(store.kept_ppas()) == 1
+    device.checkpoint()
+    assert not fences.far and store.kept_ppas() == []
+    put(device, 0, 2)
+    device.close(clean=False)
+    device = Device.open(path, options=how)
+    device.checkpoint()
+    device.checkpoint()
+    live = sum(len(device.ssd.validity.live_in(block)) for block in range(CHIP.blocks))
+    assert live == len(lpas) + len(device.ssd.owned_pages())
+    device.close()
+
+
 def test_a_run_that_cannot_be_read_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "image"
     create(path, CHIP)
