@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -363,3 +364,42 @@ def test_a_block_of_gecko_that_a_merge_released_is_not_moved() -> None:
             device.checkpoint()
     assert device.problems() == []
     device.close(clean=False)
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
+def test_what_lives_is_what_is_mapped_after_many_crashes(tmp_path: Path, seed: int) -> None:
+    """Lives of random writes and trims, each ended by a crash: all is there, and in the end validity names no page more
+    than the map does."""
+    rnd = random.Random(seed)
+    lpas = int(CHIP.blocks * 16 * rnd.choice((0.6, 0.7, 0.8)))
+    chip, path, model = replace(CHIP, lpas=lpas), tmp_path / "image", dict.fromkeys(range(lpas), 0)
+    create(path, chip)
+    later = {"buffer": "0", "cmt_bytes": str(rnd.choice((800, 2000, 6000))), "moved": str(rnd.choice((0, 20, 100)))}
+    device = Device.open(path, ftl="geckoftl", options={**later, "entries": str(rnd.choice((4, 8, 0)))})
+    for lpa in range(lpas):
+        put(device, lpa)
+    waited = 0
+    for life in range(12):
+        for turn in range(rnd.randrange(50, 2500)):
+            lpa = rnd.randrange(lpas)
+            if rnd.random() < 0.03:
+                device.trim(lpa * PAGE, PAGE)
+                model.pop(lpa, None)
+            else:
+                model[lpa] = life * 10_000 + turn
+                put(device, lpa, model[lpa])
+            if rnd.random() < 0.02:
+                device.flush()
+        device.flush()
+        waited += device.ssd.validity.waits
+        device.close(clean=rnd.random() < 0.1)
+        device = Device.open(path, options=later)
+    assert all(holds(device, lpa, mark) for lpa, mark in model.items())
+    assert not any(device.read(lpa * PAGE, PAGE).strip(b"\0") for lpa in set(range(lpas)) - set(model))
+    for _ in range(3):
+        device.checkpoint()
+    live = sum(len(device.ssd.validity.live_in(block)) for block in range(chip.blocks))
+    assert live == len(model) + len(device.ssd.owned_pages())
+    assert waited > 0
+    assert device.problems() == []
+    device.close()
