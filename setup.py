@@ -12,12 +12,15 @@ Variables of the environment:
 import os
 import subprocess
 from collections.abc import Iterator
+from copy import copy
+from functools import cache
+from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
 from shutil import which
 from threading import Lock
 
-from Cython.Build import cythonize
+from Cython.Build import Cache, cythonize
 from Cython.Build.Dependencies import create_dependency_tree
 from Cython.Compiler.Errors import CompileError
 from setuptools import Extension, setup
@@ -126,6 +129,17 @@ def kept() -> str | None:
     return str(TRANSLATED) if os.access(TRANSLATED, os.W_OK) else None
 
 
+@cache
+def fingerprint(path: str) -> str:
+    """Of a file, for the name of a result: a .venv is in another folder in each checkout, and Cython's own files are in
+    that, so of a file that is not given by a path of the checkout only the name and what is in it count."""
+    name = Path(path).name if Path(path).is_absolute() else os.path.normpath(path)
+    return sha256(name.encode() + b"\n" + Path(path).read_bytes()).hexdigest()
+
+
+Cache.file_hash = fingerprint
+
+
 def sources() -> list[Path]:
     """Every .pyx in the two packages, or those in FLASHFS_ONLY."""
     if BARE:
@@ -192,12 +206,15 @@ class Build(build_ext):
 
     def translated(self, ext: Extension, cache: str | None) -> Extension:
         """Cython's cache takes a failed translation, of which it keeps no output, for a success. So the old output is
-        removed first, and the caller checks that there is a new one."""
+        removed first, and the caller checks that there is a new one. It writes what a module depends on into its
+        output, and that into the result's name: paths of this folder alone are left out."""
         if ext.name != SHARED:
             for suffix in (".c", ".cpp"):
                 Path(ext.sources[0]).with_suffix(suffix).unlink(missing_ok=True)
+        source = copy(ext)
+        source.depends = [path for path in ext.depends if not Path(path).is_absolute()]
         (made,) = cythonize(
-            [ext], compiler_directives=DIRECTIVES, quiet=True, force=ext.name != SHARED, cache=cache,
+            [source], compiler_directives=DIRECTIVES, quiet=True, force=ext.name != SHARED, cache=cache,
             shared_utility_qualified_name=SHARED,
         )  # fmt: skip
         return made

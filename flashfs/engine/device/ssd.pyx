@@ -754,7 +754,8 @@ cdef class Ssd(Engine):
         if self.budget and self.host_write >= self.refit_at:
             with gil:
                 self.fit_cache()
-        if (self.checkpoint_due or self.since_checkpoint >= min(self.checkpoint_every, self.checkpointer.every)
+        if (self.checkpoint_due or self.since_checkpoint >= self.checkpoint_every
+                or self.since_checkpoint - self.since_checkpoint_tables >= self.checkpointer.every
                 or self.meta.room() < max(<uint32_t> 2, 2 * self.nand.paired_pages)):
             with gil:
                 self.checkpoint()
@@ -823,7 +824,7 @@ cdef class Ssd(Engine):
             self.nand.punch(block)
         self.pool.release_pending(self.pool.pending_n)
         self.checkpointer.ends()
-        self.since_checkpoint = 0
+        self.since_checkpoint = self.since_checkpoint_tables = 0
         self.mover.groups = 0
         self.checkpoint_due = False
         self.dirty = False
@@ -888,6 +889,7 @@ cdef class Ssd(Engine):
         self.mount_due = clean
         self.hint_may_be_clean = True
         self.since_checkpoint = since_checkpoint
+        self.since_checkpoint_tables = 0
         self.checkpointer.device_ready(clean, at)
         self.validity.device_ready()
         self.mapping.device_ready()

@@ -42,10 +42,12 @@ cdef class FencedMap(CachedMap):
         free(self.was)
 
     def resize(self, slots):
-        """Also sets a fence each C updates, but not so often that fences cost more than the writes between."""
+        """Also sets a fence each C updates, those of moved pages too, but not so often that fences cost more than the
+        writes between. Cleaning ends what it has begun before a fence comes: some blocks less keep the scan to 2 C."""
+        cdef uint32_t block = self.ssd.nand.pages_per_block
         super().resize(slots)
         if self.from_pages is not None:
-            self.from_pages.limit(max(self.cmt.slots, 4 * self.ssd.nand.pages_per_block))
+            self.from_pages.limit(max(self.cmt.slots, 6 * block) - 2 * block)
 
     def made_fences(self):
         """The checkpointer: each checkpoint is a fence."""

@@ -15,7 +15,7 @@ from flashfs.parts.paged.demand_map import MAP_STRAYS
 
 
 cdef class Fences(Checkpointer):
-    """A fence after as many pages as the map's cache has entries, at most; the log of trims is kept from one fence to
+    """A fence after as many pages of users as the map's cache has entries, at most; the log of trims is kept from one fence to
     the next.
 
     A scan begins at the fence before the newest one, or at the one before that: if validity kept reports in DRAM, its
@@ -30,7 +30,7 @@ cdef class Fences(Checkpointer):
         self.needs_room = self.trusts_notes = True
 
     def limit(self, uint64_t every):
-        """Pages programmed between two fences, at most."""
+        """Pages of users programmed between two fences, at most: the cache gets an entry for each of them."""
         self.every = every
 
     cdef int begins(self, bint clean) except -1:

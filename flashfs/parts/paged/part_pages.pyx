@@ -163,6 +163,7 @@ cdef class TranslationPages(Owner):
         self.ssd.stopped = before
         self.ssd.map_ns = end
         self.programs += 1
+        self.ssd.since_checkpoint_tables += 1
         return ppa
 
     cdef int program_all(self, uint32_t id, const uint8_t* data, uint32_t n, uint32_t* ppas) except -1 nogil:
