@@ -43,11 +43,11 @@ cdef class FencedMap(CachedMap):
 
     def resize(self, slots):
         """Also sets a fence each C updates, those of moved pages too, but not so often that fences cost more than the
-        writes between. Cleaning ends what it has begun before a fence comes: some blocks less keep the scan to 2 C."""
+        writes between. Cleaning ends with its block before a fence comes: a block less keeps the scan to 2 C."""
         cdef uint32_t block = self.ssd.nand.pages_per_block
         super().resize(slots)
         if self.from_pages is not None:
-            self.from_pages.limit(max(self.cmt.slots, 6 * block) - 2 * block)
+            self.from_pages.limit(max(self.cmt.slots, 5 * block) - block)
 
     def made_fences(self):
         """The checkpointer: each checkpoint is a fence."""
