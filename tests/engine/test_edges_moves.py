@@ -15,7 +15,7 @@ from rig import LOST, PAGE, USER, Rig
 from flashfs.device import Device
 from flashfs.errors import UncorrectableError
 from flashfs.inspect._view import Spare
-from nandimg import Chip, FaultyNand, Geometry
+from nandimg import Chip, FaultyNand, Geometry, memory_image
 
 ROOM = Geometry(page_bytes=PAGE, pages_per_block=64, blocks=24, channels=1, dies=1, oob_bytes=64, lpas=250)
 
@@ -167,3 +167,29 @@ def test_pages_are_moved_in_the_order_of_their_lpas(tmp_path: Path) -> None:
     assert len(moved) >= 49
     assert all(earlier < later for earlier, later in pairwise(moved))
     rig.kill()
+
+
+@pytest.mark.parametrize(("ftl", "syncs"), [("lazyftl", 2), ("dftl", 1)])
+def test_metadata_that_moved_is_erased_after_a_second_sync_where_the_chips_notes_count(ftl: str, syncs: int) -> None:
+    """A program fails, and the block is emptied at the next flush. The chip's note of a sync is durable with the next
+    one: a recovery that goes by notes would otherwise find neither the original nor a copy that counts."""
+    chip = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=64, dies=1, oob_bytes=64, lpas=600)
+    found: list[int] = []
+    for failing in range(700, 900, 5):
+        made: list[int] = []
+        device = Device.start(
+            memory_image(chip, "file"), ftl, {"buffer": "0", "cmt_bytes": "1856"},
+            front=lambda inner, at=failing, into=made: FaultyNand(inner, failing={at}, on_sync=lambda: into.append(1)),
+        )  # fmt: skip
+        rnd = random.Random(5)
+        for _ in range(failing):
+            device.write(rnd.randrange(chip.lpas) * PAGE, bytes(PAGE))
+            if device.ssd.pool.retiring_n:
+                break
+        owned, barriers = set(device.ssd.owned_pages()), device.ssd.syncs
+        made.clear()
+        device.flush()
+        if owned - set(device.ssd.owned_pages()) and device.ssd.syncs == barriers + 1:
+            found.append(len(made))
+        device.close(clean=False)
+    assert min(found) == syncs and len(found) > 3

@@ -410,24 +410,29 @@ cdef class Worker(Mender):
             self.tell_blocks(reopens)
         ssd.pool.last_order = self.order
         ssd.pool.rebuild_free()
-        # A fence needs a block or two, and cleaning may run before it.
-        if ssd.validity.late and ssd.pool.free_n <= ssd.gc_reserve + (0 if self.from_pages else ssd.meta_floor):
-            self.free_more()
+        # A fence needs a block or two, and cleaning may run before it: but of a reserve that is larger than cleaning
+        # needs, some may be gone.
+        if ssd.validity.late and ssd.pool.free_n <= (
+                ssd.gc_need if self.from_pages else ssd.gc_reserve + ssd.meta_floor):
+            self.free_more(ssd.meta_floor + (ssd.gc_need if self.from_pages else ssd.gc_reserve))
         return ", ".join(f"{n} {state}" for state, n in ssd.pool.census().items() if n)
 
-    cdef int free_more(self) except -1:
+    cdef int free_more(self, uint32_t enough) except -1:
         """Since the checkpoint, blocks were emptied (and counted as free) whose pages the checkpoint calls live. Check
-        closed blocks page by page until enough for the next checkpoint are free."""
+        closed blocks page by page, those with the fewest live pages first, until more than ``enough`` are free."""
         cdef uint32_t block
         cdef Ssd ssd = self.ssd
+        closed = []
         for block in range(ssd.pool.blocks):
-            if ssd.pool.free_n > ssd.meta_floor + ssd.gc_reserve:
-                break
             if ssd.pool.state[block] == STATE_CLOSED:
-                with suppress(MapLostError):  # where the map cannot say that a page is superseded, it counts
-                    self.drop_superseded(block)
-                if ssd.validity.count(block) == 0:
-                    ssd.pool.push(block)
+                closed.append((ssd.validity.count(block), block))
+        for _, block in sorted(closed):
+            if ssd.pool.free_n > enough:
+                break
+            with suppress(MapLostError):  # where the map cannot say that a page is superseded, it counts
+                self.drop_superseded(block)
+            if ssd.validity.count(block) == 0:
+                ssd.pool.push(block)
         return 0
 
     def mark_log(self):

@@ -15,8 +15,8 @@ from flashfs.parts.paged.demand_map import MAP_STRAYS
 
 
 cdef class Fences(Checkpointer):
-    """A fence after as many pages of users as the map's cache has entries, at most; the log of trims is kept from one fence to
-    the next.
+    """A fence after as many pages of users as the map's cache has entries, at most; the log of trims is kept from one
+    fence to the next.
 
     A scan begins at the fence before the newest one, or at the one before that: if validity kept reports in DRAM, its
     last report that is programmed may be as old as the fence before the newest. Then a recovery does what it would have

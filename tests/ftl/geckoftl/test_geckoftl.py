@@ -403,3 +403,24 @@ def test_what_lives_is_what_is_mapped_after_many_crashes(tmp_path: Path, seed: i
     assert waited > 0
     assert device.problems() == []
     device.close()
+
+
+def test_a_recovery_asks_no_block_page_by_page_while_cleaning_has_what_it_needs(tmp_path: Path) -> None:
+    """A large reserve is mostly there for speed. At the cut, blocks that wait for a sync to be erased are two thirds of
+    it; they are not free after it."""
+    path, rnd = tmp_path / "chip.nand", random.Random(3)
+    create(path, replace(CHIP, blocks=400, lpas=5000))
+    how = {"buffer": "0", "cmt_bytes": str(512 * ENTRY_BYTES), "gc_reserve": "30"}
+    device = Device.open(path, ftl="geckoftl", options=how)
+    for lpa in range(5000):
+        put(device, lpa)
+    while device.ssd.pool.free_n > 10:
+        put(device, rnd.randrange(5000), 1)
+    assert device.ssd.pool.pending_n > 20
+    device.close(clean=False)
+    with Device.open(path, options=how) as device:
+        assert device.recovery is not None
+        blocks = next(step for step in device.recovery.steps if step.name == "blocks")
+        assert int(blocks.note.split()[0]) < device.ssd.gc_reserve
+        assert (blocks.spare_reads, blocks.reads) == (0, 0)
+        assert device.problems() == []
