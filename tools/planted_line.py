@@ -1,11 +1,12 @@
 """A line that meets a planted bug: a case that fails with the bug's modules, and is survived without it.
 
-    planted_line.py BUG --ftl FTL [--tier TIER ...] [--seconds 300] [--seed SEED]
+    planted_line.py BUG [--ftl FTL] [--tier TIER ...] [--seconds 300] [--seed SEED]
 
 Kept lines (tests/crash/lost.toml) are cases of today's engine: once it programs other pages, or the same ones earlier,
 a line may miss the moment that it was kept for. A planted bug whose test is such a line is then noticed by nobody, and
-`make test-all` says so. In a copy with the bug this tries the other kept lines; if none of them fails, it draws cases
-until one does that these sources survive, makes it smaller, and prints a row for lost.toml.
+`make test-all` says so. In a copy with the bug this tries the other kept lines; then, for half of the time, lines that
+differ a little from the one that was kept; then it draws cases. The first that fails, and that these sources survive,
+is made smaller and printed as a row for lost.toml.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +52,31 @@ for case in tomllib.load(open({str(LOST)!r}, "rb"))["case"]:
         print(case["name"], flush=True)
 """
 
+#: in the copy: a line, a seed, the folder; writes each that differs from it a little and fails
+NEAR = """
+import json, random, re, sys, flashfs
+from flashfs.crash import Case, run_case
+assert flashfs.__file__.startswith(sys.argv[3]), flashfs.__file__
+line, rnd = sys.argv[1], random.Random(int(sys.argv[2]))
+head, words = line.split("program=")
+words = words.strip("'\\"").split()
+numbers = re.compile(r"(?<=fault=eio=)\\d+|(?<=fault=flip=)\\d+|(?<=misdirect=)\\d+|(?<=silent=)\\d+|(?<=cut=)\\d+")
+while True:
+    near = numbers.sub(lambda found: str(max(1, int(found[0]) + rnd.randrange(-40, 41))), head)
+    some = list(words)
+    for _ in range(rnd.randrange(5)):
+        at = rnd.randrange(len(some))
+        some[at : at + 1] = rnd.choice(([], [some[at]] * 2, [rnd.choice(words)], [some[at], rnd.choice(words)]))
+        some = some or list(words)
+    near += "program='" + " ".join(some) + "'"
+    try:
+        failure = run_case(Case.parse(near)).failure
+    except Exception:
+        continue  # a word that fits nothing there
+    if failure is not None:
+        print(json.dumps([near, failure.why]), flush=True)
+"""
+
 
 def kept(path: Path) -> list[str]:
     """The names of kept lines that fail with the modules in ``path``; of those before one that ends the process."""
@@ -60,10 +87,9 @@ def kept(path: Path) -> list[str]:
     return said.stdout.splitlines()
 
 
-def failing(path: Path, ftl: str, tier: str, seed: int, end: float) -> Iterator[tuple[str, str]]:
-    """(line, why) of cases that fail with the modules in ``path``, until the time ``end``."""
-    command = ["timeout", str(max(1, int(end - time.monotonic()))),
-               sys.executable, "-c", DRAWS, ftl, tier, str(seed), str(path)]  # fmt: skip
+def failing(path: Path, end: float, *words: str) -> Iterator[tuple[str, str]]:
+    """(line, why) of cases that fail with the modules in ``path``, until the time ``end``: what ``words`` write."""
+    command = ["timeout", str(max(1, int(end - time.monotonic()))), sys.executable, "-c", *words, str(path)]
     with subprocess.Popen(command, cwd=path, env=bugs.environment(path), stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         try:
@@ -89,33 +115,47 @@ def row(name: str, line: str) -> str:
     return f'[[case]]\nkind = ""\nname = "{name}"\nline = """\\\n  {line}"""\n'
 
 
+def old_line(bug: bugs.Bug) -> str | None:
+    """The kept line that the bug's test is about."""
+    name = bug.test.partition("[")[2].removesuffix("]")
+    return next((one["line"] for one in tomllib.loads(LOST.read_text())["case"] if one["name"] == name), None)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("bug")
-    parser.add_argument("--ftl", required=True)
+    parser.add_argument("bug", help="its name; tests/crash/planted and bugs.toml of each scheme have them")
+    parser.add_argument("--ftl", help="draw cases of this one; without it: only lines that differ from the old one")
     parser.add_argument("--tier", nargs="+", default=TIERS, choices=TIERS)
-    parser.add_argument("--seconds", type=int, default=300, help="for all tiers (default: 300)")
+    parser.add_argument("--seconds", type=int, default=300, help="for all (default: 300)")
     parser.add_argument("--seed", type=int, default=random.randrange(2**31))
     asked = parser.parse_args()
     bug = bugs.BUGS.get(asked.bug)
     if bug is None or not isinstance(bug.how, bugs.Patch):
         print(f"planted_line: {asked.bug!r} is no bug of a compiled module", file=sys.stderr)
         return 2
-    tiers.presets_for(asked.ftl)
+    line, now = old_line(bug), time.monotonic()
+    tries: list[tuple[str, float, tuple[str, ...]]] = []
+    if line is not None:
+        now += asked.seconds / (2 if asked.ftl else 1)
+        tries.append(("near the old line", now, (NEAR, line, str(asked.seed))))
+    left = asked.seconds if line is None else asked.seconds / 2
+    for i, tier in enumerate(asked.tier if asked.ftl else ()):
+        tiers.presets_for(asked.ftl)
+        words = (DRAWS, asked.ftl, tier, str(asked.seed + i))
+        tries.append((f"{tier}, seed {asked.seed + i}", now + left * (i + 1) / len(asked.tier), words))
     with tempfile.TemporaryDirectory() as folder:
         path = bug.how.build(Path(folder) / "source")
         if names := kept(path):
             print("\n".join(names))
             return 0
-        for i, tier in enumerate(asked.tier):
-            end = time.monotonic() + asked.seconds / len(asked.tier)
-            print(f"{tier}, seed {asked.seed + i}", file=sys.stderr, flush=True)
-            for line, why in failing(path, asked.ftl, tier, asked.seed + i, end):
-                if run_case(Case.parse(line)).failure is not None:
-                    print(f"fails without the bug too: {line}", file=sys.stderr)
+        for what, end, run in tries:
+            print(what, file=sys.stderr, flush=True)
+            for found, why in failing(path, end, *run):
+                if run_case(Case.parse(found)).failure is not None:
+                    print(f"fails without the bug too: {found}", file=sys.stderr)
                     continue
                 print(f"{why}: made smaller", file=sys.stderr, flush=True)
-                print(row(asked.bug, shrunk(path, line)))
+                print(row(asked.bug, shrunk(path, found)))
                 return 0
     print(f"planted_line: no case met it in {asked.seconds} s; give more --seconds", file=sys.stderr)
     return 1
