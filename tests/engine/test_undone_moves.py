@@ -105,10 +105,10 @@ def test_a_copy_of_which_the_move_was_undone_is_nobodys_original(recoveries: lis
 def test_pages_that_fill_up_a_block_keep_no_victim_alive(recoveries: list[tuple[dict[str, int], Any]]) -> None:
     """All that counted in the victim was copied; pages that only fill it up are not the rest of an unfinished move."""
     outcome = run_case(Case.parse(
-        "ftl=lazyftl preset=tiny-20p opt.dirty=2 cut=676:before:coin.311380 program='w26 f w0+2 w12:159+1 w40 c1-30+1 "
+        "ftl=lazyftl preset=tiny-20p opt.dirty=2 cut=590:before:coin.311380 program='w26 f w0+2 w12:159+1 w40 c1-30+1 "
         "w7 t20+3/3 w34 w18 w32 w34+4 t12+1 w54 w51 w49+1 r w46+4 w2 w13:310+1 w22:275+318 w21 w25:181+56 w9 r "
         "w21:254+1199 w45 w42 t13:405+71 w12:486+17 w22 w40 w30 r w45+3 w12 w47+4 w45 w53:393+454 t12:202+385 w22+4'"
     ))  # fmt: skip
     assert outcome.failure is None
-    assert recoveries[-1][0]["pages_found"] == 25
+    assert recoveries[-1][0]["pages_found"] == 17
     assert recoveries[-1][0]["undone_moves"] == 0
