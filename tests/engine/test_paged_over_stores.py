@@ -236,6 +236,18 @@ def test_the_case_in_which_a_trimmed_page_was_back(ftl: str) -> None:
     assert run_case(Case.parse(" ".join(TRIMMED.split()))).failure is None
 
 
+#: one free block is left, and each block that may be cleaned has more live pages than one of validity's that waits
+LAST = """ftl=dftl-flash preset=tiny-20p opt.blocks=1 opt.spare=1 dram=87572 fault=enospc=54 program='w99+1 w36+6 w46+5
+    w70+1 w64+2 w90+2 w62+3 w79+3 w34+5 w43+6 w6+1 w36+5 w35+3 w91+1 w14+3 w57+1 w3+3 w66+5 w47+3 w36+5 w34+5 w71+1
+    w69+2 w87+4 w26+6 t57 w50+3 w88+3 w23+4 w9+6 w86+5 w96+1 w94+5 w78+3 w85+6 w57+6 w65+5 w75+5 w83+2 w32+2 w31+3
+    w57+6 w8+6 w33+5 w67+1 w99+1 w39+1 w43+4 w48+5 w44+2 w29+5 w18+2 w31+3 w74+5 w94+5 w87+2 w34+5 w86+4'"""
+
+
+@pytest.mark.parametrize("ftl", ["dftl-flash"], indirect=True)
+def test_a_block_that_waits_is_cleaned_before_the_last_free_one_is_used(ftl: str) -> None:
+    assert run_case(Case.parse(" ".join(LAST.split()))).failure is None
+
+
 @pytest.mark.parametrize("kind", ["leaftl-flash", "leaftl-late"])
 def test_leaftl_refuses_them(kind: str, store: Any) -> None:
     with flash_pvb.registered(scheme_of(kind, store)), pytest.raises(BindError, match="a validity store in DRAM"):

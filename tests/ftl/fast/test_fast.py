@@ -85,6 +85,24 @@ def test_the_rest_of_a_logical_block_is_copied_behind() -> None:
         assert holds(device, range(5, BLOCK), 1)
 
 
+@pytest.mark.parametrize("superseded", [True, False], ids=["superseded", "trimmed"])
+def test_a_log_block_with_a_dead_page_is_no_data_block(superseded: bool) -> None:
+    """A switch takes a log block of which all pages count. One dead page, and it is a full merge: all of the
+    logical block is in place again, and no pair of the log is left for it."""
+    with Device.memory(SMALL, "fast", NOTHING) as device:
+        fill(device, range(BLOCK), 1)
+        if superseded:
+            fill(device, range(3, 4), 2)
+        else:
+            device.trim(3 * PAGE, PAGE)
+        fill(device, range(BLOCK, BLOCK + 1), 3)
+        assert merges(device) == (0, 0, 1)
+        assert device.ssd.mapping.log.n == 1  # the first page of the next one
+        assert holds(device, range(3), 1)
+        assert holds(device, range(4, BLOCK), 1)
+        assert holds(device, range(3, 4), 2) if superseded else device.read(3 * PAGE, PAGE) == bytes(PAGE)
+
+
 def test_a_hole_is_programmed_with_a_page_that_holds_nothing() -> None:
     with Device.memory(SMALL, "fast", NOTHING | {"log_blocks": "2"}) as device:
         fill(device, range(1, 4), 1)
