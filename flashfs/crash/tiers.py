@@ -291,6 +291,7 @@ FAULT_KINDS = ("fail", "silent", "misdirect", "flip", "wear", "eio", "enospc")
 PAIRS = (("misdirect", "flip"), ("silent", "misdirect"), ("silent", "flip"), ("misdirect", "misdirect"),
          ("fail", "misdirect"), ("fail", "fail"), ("wear", "silent"))  # fmt: skip
 SOON = 20  #: operations between the two
+DECAY = ("xm", "xm", "xm", "xn", "xn")  #: drawn more often where a chip decays
 
 
 def random_fault(rnd: random.Random, most: int = 120, kind: str = "") -> Fault:
@@ -325,16 +326,22 @@ def hurt(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     rnd = random.Random(f"faults {ftl} {seed} {unit}")
     presets = presets_for(ftl, tuple(preset for preset in TINY if preset != "tiny-8"))
     asked = tuple(preset for preset in asked_for(ftl) if preset not in presets)
+    larger = (*presets_for(ftl, (CROWDED, *STRIPED)), *asked)
     for _ in range(SCATTERED):
         whole = rnd.random() < 0.5  # at any moment of the run, rather than early
-        spoils = [rnd.choice(SPOILS) for _ in range(rnd.choice((0, 0, 1, 2)))]
+        many = rnd.random() < 0.15  # a chip that decays: older checkpoints are taken, and pages of the map made again
+        spoils = rnd.choices(SPOILS, k=rnd.choice((0, 0, 1, 2)))
+        if many:
+            spoils = rnd.choices(SPOILS + DECAY, k=rnd.randint(2, 6))
         preset = rnd.choice(asked) if asked and rnd.random() < 0.1 else rnd.choice(presets)
-        faults = random_faults(rnd, 120)
+        if many and larger and rnd.random() < 0.5:
+            preset = rnd.choice(larger)
+        faults = () if many and rnd.random() < 0.5 else random_faults(rnd, 120)
         spoils = spoils if faults or spoils else [rnd.choice(SPOILS)]
         # a partial write of a damaged page would build on unknown content: use whole pages then
         damaged = bool(spoils) or any(fault.damaging for fault in faults)
         worn = any(fault.kind == "wear" for fault in faults)
-        aged = (damaged or worn) and rnd.random() < 0.3  # so that damaged pages are moved
+        aged = (damaged or worn) and rnd.random() < (0.7 if many else 0.3)  # so that damaged pages are moved
         trims = not aged and rnd.random() < (0.4 if worn else 0.1)
         base = random_setting(rnd, ftl, preset, odd=not damaged, aged=aged, trims=trims)
         if whole:

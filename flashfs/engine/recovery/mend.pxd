@@ -7,6 +7,9 @@ from flashfs.engine.recovery.resolve cimport Resolver
 cdef class Mender(Resolver):
     cdef bint forget_homeless(self) except -1
     cdef mend(self, why)
+    cdef doubt_of_all(self)
+    cdef displaced(self)
+    cdef bint is_of_another_kind(self, uint32_t ppa, int kind) except -1
     cdef int keep_owned(self) except -1
     cdef bint is_rotten(self, uint32_t ppa) except -1
     cdef resolve_disputes(self, set ppas)

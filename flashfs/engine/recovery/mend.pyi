@@ -1,3 +1,5 @@
 from flashfs.engine.recovery.resolve import Resolver
 
 class Mender(Resolver): ...
+
+PASSES: int

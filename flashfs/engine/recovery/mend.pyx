@@ -12,6 +12,10 @@ from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
 from flashfs.errors import CorruptError
 
+#: a look at all LPAs may have to write pages of the map, and to clean for them: a page that moves meanwhile leaves an
+#: LPA behind that named it wrongly. The next look finds that
+PASSES = 4
+
 
 cdef class Mender(Resolver):
     """Repairs after the pages are found, before the device is ready."""
@@ -38,18 +42,41 @@ cdef class Mender(Resolver):
         self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
         ssd.mapping.rebuild_allowed()
         for kind, at in ssd.owned_pages():
-            if not ssd.validity.is_live(<uint32_t> at):
+            if not ssd.validity.is_live(<uint32_t> at) or self.is_of_another_kind(<uint32_t> at, kind):
                 ssd.lose(kind, <uint32_t> at)
         if not ssd.mapping.is_exact():
             self.ask_pages()
-        self.keep_owned()
+        for _ in range(PASSES):
+            self.keep_owned()
+            doubt = self.doubt_of_all()
+            if not doubt:
+                return
+        raise CorruptError(f"the recovered mapping cannot be: {doubt}")
+
+    cdef displaced(self):
+        """Which page of metadata is another's, or None. Counts may agree all the same: such a page is live, and has an
+        owner, but does not die with it."""
+        for kind, at in self.ssd.owned_pages():
+            if self.is_of_another_kind(<uint32_t> at, kind):
+                return f"PPA {at}: a page of another kind than an old checkpoint says"
+        return None
+
+    cdef bint is_of_another_kind(self, uint32_t ppa, int kind) except -1:
+        """Whether a page that metadata should be at is another's, as the block was opened since an old checkpoint. It
+        may live, as that one's; and nobody reads it as metadata while newer entries in DRAM answer for it."""
+        cdef Oob oob
+        cdef uint32_t block = ppa // self.ssd.pages_per_block
+        if self.ssd.kind_of(block) == kind:
+            return False
+        return self.spare_read(block, ppa % self.ssd.pages_per_block, &oob) == PAGE_OK and oob.kind != kind
+
+    cdef doubt_of_all(self):
+        """What is wrong with mapping and validity, every page of the map read; or None."""
         try:
-            ssd.mapping.verify(True)
-            doubt = ssd.mapping.doubt(True)
+            self.ssd.mapping.verify(True)
+            return self.ssd.mapping.doubt(True)
         except ValueError as error:
-            doubt = error
-        if doubt:
-            raise CorruptError(f"the recovered mapping cannot be: {doubt}")
+            return error
 
     cdef int keep_owned(self) except -1:
         """An LPA keeps a live user page that no other LPA has; a live page without an owner dies. If several LPAs map

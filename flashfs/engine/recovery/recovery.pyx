@@ -511,6 +511,7 @@ cdef class Worker(Mender):
         hurt = self.forget_homeless() or self.torn_inside or len(self.alarms) > 0
         doubt = self.misfit(hurt or not self.from_pages)
         if hurt:
+            doubt = doubt or self.displaced()
             ssd.mapping.distrust()
         if doubt:
             self.mend(doubt)
@@ -578,6 +579,8 @@ cdef class Worker(Mender):
         for seq, lpa, page in self.back:
             self.ssd.restore(lpa, seq, page, False)
         self.ssd.checkpoint()
-        if self.ssd.log_overgrown():
+        # After two, no scan from pages comes back here. It would take a page after a torn one, of which no sync can
+        # have a note, for one that was never flushed: were it spoilt later, its LPA would show an older version.
+        if self.ssd.log_overgrown() or (self.from_pages and self.torn_inside):
             self.ssd.checkpoint()
         return f"checkpoint {self.ssd.meta.checkpoint_id}"

@@ -46,7 +46,7 @@ from flashfs.engine.blocks.pool cimport (
     Oob,
     order_runs_out,
 )
-from flashfs.engine.recovery.scan cimport HEADED, REOPENED
+from flashfs.engine.recovery.scan cimport EXCLUDED, HEADED, REOPENED, SCANNED
 from flashfs.engine.recovery.recovery cimport Worker
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
@@ -226,6 +226,21 @@ cdef class Rebuilder(Worker):
         self.forget_scan()
         self.load_base()
         return f"given up: {why}"
+
+    def commit(self):
+        note = Worker.commit(self)
+        self.mark_collected()
+        return note
+
+    def mark_collected(self):
+        """Notes the pages of metadata that were found as flushed. The fence that ends this recovery counts them as
+        such: they are older. Without a note, a block of which the first page is spoilt later looks as if its erase had
+        begun, and nobody would miss its pages."""
+        cdef uint32_t block
+        for block in range(self.ssd.nand.blocks):
+            if (self.marks[block] & SCANNED and not self.marks[block] & EXCLUDED and self.is_collected(block)
+                    and self.ssd.pool.order[block] == self.orders[block] and self.ssd.validity.count(block)):
+                self.ssd.nand.mark_synced(block, self.whole[block])
 
     # --- metadata pages
 

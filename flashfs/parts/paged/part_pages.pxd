@@ -45,7 +45,6 @@ cdef class TranslationPages(Owner):
     cdef int program_all(self, uint32_t id, const uint8_t* data, uint32_t n, uint32_t* ppas) except -1 nogil
     cdef bint read(self, uint32_t ppa, uint32_t id, uint8_t* into) except -1 nogil
     cdef int supersede(self, uint32_t ppa) except -1 nogil
-    cdef int let_die(self, uint32_t ppa) except -1 nogil
     cdef int ripen(self) except -1 nogil
     cdef int let_ripe_go(self) except -1 nogil
     cdef int make_way(self) except -1 nogil

@@ -201,21 +201,9 @@ cdef class TranslationPages(Owner):
     cdef int supersede(self, uint32_t ppa) except -1 nogil:
         """That version is no longer the newest of its page."""
         if self.fresh.erase(ppa) and not self.lasting:
-            return self.let_die(ppa)
+            return self.ssd.validity.dead(&ppa, 1)
         self.kept.insert(ppa)
         return 0
-
-    cdef int let_die(self, uint32_t ppa) except -1 nogil:
-        """After damage an older checkpoint may name a page whose block was opened since for pages of another kind:
-        those live on."""
-        cdef uint8_t status = 0
-        cdef uint8_t[4096] raw
-        cdef Oob oob
-        if self.ssd.kind_of(ppa // self.ssd.nand.pages_per_block) != self.kind:
-            read_oob(self.ssd.nand, ppa, raw, &oob, &status, CAUSE_MAP, self.ssd.now_ns)
-            if status == PAGE_OK and oob.kind != self.kind:
-                return 0
-        return self.ssd.validity.dead(&ppa, 1)
 
     cdef int ripen(self) except -1 nogil:
         """For ``lasting`` pages: all that were superseded so far die after the next sync."""
@@ -234,7 +222,7 @@ cdef class TranslationPages(Owner):
             ppa = deref(self.ripe.begin())
             if self.ssd.validity.by_map and self.ssd.validity.in_flash:
                 self.ssd.validity.prepare(1, False)
-            self.let_die(ppa)
+            self.ssd.validity.dead(&ppa, 1)
             self.ripe.erase(ppa)
         return 0
 
@@ -335,7 +323,7 @@ cdef class TranslationPages(Owner):
         for ppa in self.kept:
             if self.reports and self.ssd.validity.in_flash:
                 self.ssd.validity.prepare(1, False)
-            self.let_die(ppa)
+            self.ssd.validity.dead(&ppa, 1)
             self.let_go_n += 1
         return 0
 
