@@ -40,6 +40,7 @@ cdef class GeckoStore(Validity):
     cdef int commit_touched(self) except -1
     cdef int say_something(self) except -1
     cdef int commit_block(self, uint32_t block, uint64_t* words) except -1
+    cdef bint has_pages(self, uint32_t block) noexcept nogil
     cdef int rebuild(self) except -1
 
     @cython.final

@@ -20,7 +20,7 @@ from libcpp.unordered_map cimport unordered_map
 from flashfs.parts.paged.cpp_map cimport assign
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.validity cimport Validity
-from flashfs.engine.blocks.pool cimport NONE, STATE_CLOSED, STATE_OPEN, STREAM_MAP, STREAM_META
+from flashfs.engine.blocks.pool cimport NONE, STATE_BAD, STATE_CLOSED, STATE_OPEN, STREAM_MAP, STREAM_META
 from flashfs.engine.blocks.victims cimport gained, lost_one
 from flashfs.ftl.geckoftl.entries cimport KEY_BYTES, EntryList
 from flashfs.ftl.geckoftl.gecko cimport Gecko
@@ -329,6 +329,11 @@ cdef class GeckoStore(Validity):
         self.touched.clear()
         return 0
 
+    cdef bint has_pages(self, uint32_t block) noexcept nogil:
+        """Whether pages may live in a block. After damage the mapping may name some in a free one."""
+        cdef uint8_t state = self.ssd.pool.state[block]
+        return state == STATE_OPEN or state == STATE_CLOSED or state == STATE_BAD
+
     cdef int rebuild(self) except -1:
         """A page of a run cannot be read: take the pages that the mapping names as live. The bitmaps stay in DRAM until
         they are written to flash. MapLostError during a recovery, until the mapping is ``settled``."""
@@ -357,7 +362,8 @@ cdef class GeckoStore(Validity):
                     <uint64_t> 1 << (ppa % self.pages_per_block & 63))
         for lpa in range(self.ssd.lpas):
             self.ssd.mapping.peek(&lpa, 1, &ppa)
-            if ppa != NONE and self.touched.count(ppa // self.pages_per_block):
+            if (ppa != NONE and self.touched.count(ppa // self.pages_per_block)
+                    and self.has_pages(ppa // self.pages_per_block)):
                 words = self.touched[ppa // self.pages_per_block]
                 words[(ppa % self.pages_per_block) >> 6] |= <uint64_t> 1 << (ppa % self.pages_per_block & 63)
         for block in range(self.ssd.nand.blocks):
