@@ -42,7 +42,6 @@ SOME = pytest.mark.parametrize("ftl", KINDS)
 #: the tool is tested here, not the scheme: one whose map is in DRAM, one that has NVRAM and shares pages
 SLOW = pytest.mark.slow
 TWO = pytest.mark.parametrize("ftl", limited(("pagemap", "remapssd")))
-ONE = pytest.mark.parametrize("ftl", limited(("pagemap",)))
 
 
 def small(ftl: str, preset: str) -> str:
@@ -104,10 +103,10 @@ def test_every_program_of_one_word_with_every_recovery_cut(ftl: str) -> None:
 @pytest.mark.slow
 @ALL
 def test_programs_of_two_words_with_every_recovery_cut(ftl: str) -> None:
-    """Each eighth; `make campaign` has all of them, which is ten minutes for some FTLs."""
+    """Each twelfth; `make campaign` has all of them, which is ten minutes for some FTLs."""
     result = campaign.Result(ftl, "every", 0)
     for number, unit in enumerate(tiers.units("every", ftl, 0, 2, 2)):
-        if number % 8 == list(SCHEMES).index(ftl) % 8:
+        if number % 12 == list(SCHEMES).index(ftl) % 12:
             result.add(number, unit.run())
     must_survive(result, 2_000)
 
@@ -122,10 +121,15 @@ def forked(case: Case, **how: Any) -> list[tuple[Case, str | None]]:
     return seen
 
 
-@ONE
-@pytest.mark.parametrize(
-    ("depth", "spoilt"), [(1, False), (2, True), *(pytest.param(*one, marks=SLOW) for one in ((1, True), (2, False)))]
-)
+#: how deep, and whether the engine is spoilt: all for one scheme, one for each other, in turn: forks are no scheme's
+HOW = ((1, False), (2, True), (1, True), (2, False))
+FORKS = [
+    *(pytest.param("pagemap", *how, marks=() if i < 2 else SLOW) for i, how in enumerate(HOW)),
+    *(pytest.param(ftl, *HOW[i % len(HOW)], marks=SLOW) for i, ftl in enumerate(SCHEMES) if ftl != "pagemap"),
+]
+
+
+@pytest.mark.parametrize(("ftl", "depth", "spoilt"), FORKS)
 def test_a_fork_and_its_line_agree(monkeypatch: pytest.MonkeyPatch, ftl: str, spoilt: bool, depth: int) -> None:
     """Failure for failure, word for word: on the engine as it is, and on one whose recovery forgets the trims."""
     if spoilt:

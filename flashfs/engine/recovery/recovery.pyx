@@ -294,7 +294,11 @@ cdef class Worker(Mender):
                 return "not needed"
             self.load_base()
         note = Scanner.scan(self)
-        self.resolve_validity()
+        try:
+            self.resolve_validity()
+        except MapLostError as error:
+            self.doubted = self.doubted or error
+            self.is_settled = True          # as far as can be: the step ``fit`` makes validity again
         return note
 
     cdef follow_moves(self, uint64_t order):
