@@ -123,9 +123,10 @@ def forked(case: Case, **how: Any) -> list[tuple[Case, str | None]]:
 
 #: how deep, and whether the engine is spoilt: all for one scheme, one for each other, in turn: forks are no scheme's
 HOW = ((1, False), (2, True), (1, True), (2, False))
+PLAIN, *OTHERS = SCHEMES
 FORKS = [
-    *(pytest.param("pagemap", *how, marks=() if i < 2 else SLOW) for i, how in enumerate(HOW)),
-    *(pytest.param(ftl, *HOW[i % len(HOW)], marks=SLOW) for i, ftl in enumerate(SCHEMES) if ftl != "pagemap"),
+    *(pytest.param(PLAIN, *how, marks=() if i < 2 else SLOW) for i, how in enumerate(HOW)),
+    *(pytest.param(ftl, *HOW[i % len(HOW)], marks=SLOW) for i, ftl in enumerate(OTHERS)),
 ]
 
 
