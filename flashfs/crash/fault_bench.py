@@ -251,6 +251,7 @@ class HurtBench(Bench):
         if not failing and not any(chip.block_health(block) for block in range(chip.blocks)):
             raise Wrong("the device is full, and no block went bad")
         self.say("worn out")
+        self.listen()
         self.worn_out = True
         self.nand.power_on()
         self.ssd = build_ssd(self.scheme, self.settings(), self.nand, readonly=True)
