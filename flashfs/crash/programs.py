@@ -41,6 +41,7 @@ CREATED = ("create-1M", "create-2M", "create-4M")
 SELDOM = ("create-8M", "create-16M")
 LARGEST = "create-64M"  #: a run takes a second, and each fork needs 64 MiB of memory
 CACHE_SLOT = 20  #: bytes of the data cache beside each page
+SPOILT_AGAIN = ("xm", "xm", "xm", "xh", "xp", "xt", "xn")  #: words of a chip that decays, mostly pages of the map
 SHORT_OF_DEFAULTS = 0.4  #: of the budgets, if the FTL has a cache that can be smaller than by default
 
 
@@ -198,6 +199,21 @@ def aged_program(rnd: random.Random, pages: int, length: int) -> str:
         lpa = rnd.randrange(pages)
         kinds = (f"w{lpa}+{rnd.randint(1, min(6, pages - lpa))}", "f", f"t{lpa}", "i")
         words.append(rnd.choices(kinds, weights=(92 - flushes, flushes, 4, 4))[0])
+    return " ".join(words)
+
+
+def decayed_program(rnd: random.Random, pages: int) -> str:
+    """Fills the device twice; then spoils pages again and again between writes, rows and trims of up to half of it:
+    what is made again, moved and cleaned after one loss meets the next."""
+    words = [f"w0+{pages}", f"w0+{pages}", "f"]
+    for _ in range(rnd.randint(20, 70)):
+        lpa = rnd.randrange(pages)
+        long = rnd.randint(1, min(pages - lpa, rnd.choice((4, 40, pages // 2))))
+        apart = rnd.choice((2, 3))
+        row = rnd.randint(1, (pages - 1 - lpa) // apart + 1)
+        kinds = (f"w{lpa}+{long}", f"w{lpa}", f"w{lpa}+{row}/{apart}", f"t{lpa}+{row}/{apart}", f"t{lpa}",
+                 rnd.choice("fir"), rnd.choice(SPOILT_AGAIN))  # fmt: skip
+        words.append(rnd.choices(kinds, weights=(30, 20, 10, 15, 10, 7, 8))[0])
     return " ".join(words)
 
 

@@ -23,12 +23,15 @@ from flashfs.crash.programs import (
     SELDOM,
     STRIPED,
     TINY,
+    decayed_program,
     fitting_of,
     large_for,
     presets_for,
+    random_options,
     random_program,
     random_setting,
     short_blocks,
+    with_room,
 )
 from flashfs.crash.run import run_case
 from flashfs.ftl import scheme
@@ -292,6 +295,9 @@ PAIRS = (("misdirect", "flip"), ("silent", "misdirect"), ("silent", "flip"), ("m
          ("fail", "misdirect"), ("fail", "fail"), ("wear", "silent"))  # fmt: skip
 SOON = 20  #: operations between the two
 DECAY = ("xm", "xm", "xm", "xn", "xn")  #: drawn more often where a chip decays
+#: chips with some translation pages and little room, for long programs on a chip that decays
+DECAYING = ("tiny-112", "tiny-112", "tiny-48", "tiny-96", "tiny-100d")
+DECAYED = 0.2  #: of the cases, beside the others
 
 
 def random_fault(rnd: random.Random, most: int = 120, kind: str = "") -> Fault:
@@ -323,7 +329,7 @@ def pages_written(case: Case) -> int:
 def hurt(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     """The cases of a unit of tier faults: the fault menu and spoilt pages, with power cuts between; some on a chip that
     exercises more of the scheme's structures."""
-    rnd = random.Random(f"faults {ftl} {seed} {unit}")
+    rnd, beside = random.Random(f"faults {ftl} {seed} {unit}"), random.Random(f"decayed {ftl} {seed} {unit}")
     presets = presets_for(ftl, tuple(preset for preset in TINY if preset != "tiny-8"))
     asked = tuple(preset for preset in asked_for(ftl) if preset not in presets)
     larger = (*presets_for(ftl, (CROWDED, *STRIPED)), *asked)
@@ -350,6 +356,18 @@ def hurt(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         for word in spoils:
             words.insert(rnd.randrange(len(words)), word)
         yield replace(base, program=" ".join(words), faults=faults, cuts=cuts_beside(rnd, faults))
+        if beside.random() < DECAYED:
+            yield decayed(beside, ftl)
+
+
+def decayed(rnd: random.Random, ftl: str) -> Case:
+    """A long program on a chip that decays all the time, perhaps with one cut."""
+    preset = rnd.choice([preset for preset in DECAYING if fitting_of(ftl, (preset,))[0]] or presets_for(ftl))
+    plp = rnd.random() < 0.4
+    options = random_options(rnd, ftl, plp) if rnd.random() < 0.6 else (("buffer", 0),)
+    case = with_room(Case(ftl, "", preset, options=options, plp=plp))
+    cuts = (Cut(rnd.randint(20, 1400), rnd.choice(SHAPES)),) if rnd.random() < 0.6 else ()
+    return replace(case, program=decayed_program(rnd, case.geometry.lpas), cuts=cuts)
 
 
 def later_on(rnd: random.Random, faults: tuple[Fault, ...], most: int) -> tuple[Fault, ...]:

@@ -13,7 +13,7 @@ from flashfs.crash.bench import Wrong
 from flashfs.crash.cases import SPOILS
 from flashfs.crash.fault_bench import HurtBench, HurtJudge
 from flashfs.crash.programs import fitting
-from flashfs.crash.tiers import FAULT_KINDS, hurt
+from flashfs.crash.tiers import DECAYING, FAULT_KINDS, hurt
 from flashfs.engine.recovery import recovery
 from nandimg._fault_filters import Misdirection
 
@@ -125,6 +125,17 @@ def test_everything_on_the_menu_comes_up() -> None:
     assert {fault.kind for case in cases for fault in case.faults} == set(FAULT_KINDS)
     assert {word for case in cases for word in case.program.split() if word.startswith("x")} == set(SPOILS)
     assert {len(case.cuts) for case in cases} == {0, 1, 2}
+
+
+def test_some_chips_decay_between_long_requests() -> None:
+    """Of each size that has room for it; some without a cut, some with one."""
+    cases = [case for unit in range(20) for case in hurt("geckoftl", 1, unit) if len(case.program.split()) > 20]
+    long = [case for case in cases if case.program.startswith(f"w0+{case.geometry.lpas} w0+{case.geometry.lpas} f")]
+    assert len(long) > 60
+    assert {case.preset for case in long} >= set(DECAYING)
+    assert {len(case.cuts) for case in long} >= {0, 1}
+    assert any(case.plp for case in long)
+    assert all(sum(word.startswith("x") for word in case.program.split()) < 30 for case in long)
 
 
 def test_a_chip_that_claims_an_erase_twice_deceives_anybody() -> None:

@@ -239,12 +239,13 @@ cdef class Mover(MoveLists):
             if live and self.ssd.kind_of(block) == KIND_USER:
                 total = self.gather_names(&move, block, live, total)
         total = self.sort_group(&move, total)
-        if total == 0:
+        if total == 0 and move.left_n == 0:
             return 1
         if not self.copy_out(&move, total):
             return 0
         self.ssd.stopped = IN_MOVE
         self.commit_move(&move, total)
+        self.let_left_die(&move)
         self.ssd.stopped = before
         self.end_move(&move)
         return 1
@@ -252,9 +253,8 @@ cdef class Mover(MoveLists):
     cdef uint32_t gather_names(self, Move* move, uint32_t block, uint32_t live,
                                uint32_t n) except? 0xFFFFFFFE nogil:
         """Read the spare areas of the block's pages listed in ``pages``, and append LPA and PPA of those to move to the
-        first ``n`` of ``keys``; returns the new count. In a group, whose blocks must be emptied, an unreadable page
-        moves as a page with FLAG_LOST, and pages that need no move go to ``left``; in a move of single pages both stay
-        where they are."""
+        first ``n`` of ``keys``; returns the new count. An unreadable page moves as a page with FLAG_LOST. In a group,
+        whose blocks must be emptied, superseded pages go to ``left``; in a move of single pages they stay."""
         cdef uint32_t i = 0, run, ppa
         cdef bint whole = move.group != 0
         cdef uint64_t order = 0
@@ -283,8 +283,6 @@ cdef class Mover(MoveLists):
                     move.left_n += 1
                 continue
             if not self.is_readable(block, i, order):
-                if not whole:
-                    continue
                 if not self.poison(move, ppa, at):
                     self.lost_pages += 1
                     self.left[move.left_n] = ppa

@@ -6,6 +6,7 @@ import pytest
 from unnumbered import without_page_numbers
 
 from flashfs.crash import Case, run_case
+from flashfs.crash.fault_bench import HurtBench
 from flashfs.crash.host import HostBench
 
 LINES = {
@@ -80,3 +81,19 @@ def test_is_survived_where_pages_have_no_numbers(name: str, monkeypatch: pytest.
     without_page_numbers(monkeypatch)
     failure = run_case(Case.parse(LINES[name])).failure
     assert failure is None, str(failure)
+
+
+def test_an_entry_of_a_first_page_that_was_meant_for_another_block_is_refused() -> None:
+    """A move's entry does not say of which order its page's block was. All other pages of that block disagree with the
+    first one: the entry's LPA must not get that page, and the device says so."""
+    line = (
+        "ftl=remapssd preset=tiny-48 opt.buffer=0 opt.checkpoint_every=1 fault=misdirect=45 cut=59:after "
+        "program='w0+65 m40-61+1'"
+    )
+    bench = HurtBench(Case.parse(line))
+    outcome = bench.play()
+    assert outcome.failure is None, outcome.failure.why
+    said = [alarm for alarm in bench.alarms if alarm.endswith("its first page was meant for another block")]
+    assert len(said) == 1
+    lost = int(said[0].split()[1].rstrip(":")) * bench.geometry.pages_per_block
+    assert any(alarm.startswith(f"PPA {lost}: a page that was flushed cannot be read") for alarm in bench.alarms)
