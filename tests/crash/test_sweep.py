@@ -108,7 +108,7 @@ def test_programs_of_two_words_with_every_recovery_cut(ftl: str) -> None:
     for number, unit in enumerate(tiers.units("every", ftl, 0, 2, 2)):
         if number % 12 == list(SCHEMES).index(ftl) % 12:
             result.add(number, unit.run())
-    must_survive(result, 2_000)
+    must_survive(result, 1_000)
 
 
 # --- a fork is the run that its line makes

@@ -13,7 +13,7 @@ from typing import Any
 from zlib import crc32
 
 from fuzz_bases import Base, content
-from fuzz_mutate import ALL, mutate
+from fuzz_mutate import ALL, SEALED, Mutation, mutate
 from fuzz_picture import picture
 
 from flashfs import inspect
@@ -56,12 +56,15 @@ def expecting(what: str) -> Iterator[list[str]]:
         raise Finding(f"{what}: {type(error).__name__}: {error}") from error
 
 
-def damaged(base: Base, rnd: Random, only: str = "") -> tuple[bytes, list[str], bool]:
+def damaged(
+    base: Base, rnd: Random, only: str = "", sealed: tuple[Mutation, ...] = SEALED
+) -> tuple[bytes, list[str], bool]:
     """(the image's bytes, the mutations, whether every content is one that the host wrote)."""
     p = picture(base.raw)
     if only:
-        return bytes(p.raw), [only], ALL[only](p, rnd)
-    names, kept = mutate(p, rnd)
+        kept = ALL[only](p, rnd)
+        return bytes(p.raw), [only], kept
+    names, kept = mutate(p, rnd, sealed)
     return bytes(p.raw), names, kept
 
 
@@ -98,9 +101,9 @@ class Judge:
         os.close(self.fd)
         self.path.unlink(missing_ok=True)
 
-    def image(self, base: Base, rnd: Random, only: str = "") -> None:
-        """One input; Finding says what was wrong with it."""
-        raw, names, kept = damaged(base, rnd, only)
+    def image(self, base: Base, rnd: Random, only: str = "", sealed: tuple[Mutation, ...] = SEALED) -> None:
+        """One input, of mutation ``only`` or drawn from ``sealed``; Finding says what was wrong with it."""
+        raw, names, kept = damaged(base, rnd, only, sealed)
         os.ftruncate(self.fd, len(raw))
         os.pwrite(self.fd, raw, 0)
         try:

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from random import Random
 
-from fuzz_picture import KIND_CHECKPOINT, KIND_TRIM, NONE, Checkpoint, Picture
+from fuzz_picture import KIND_CHECKPOINT, KIND_PAD, KIND_TRIM, KIND_USER, NONE, Checkpoint, Picture
 
 Mutation = Callable[[Picture, Random], bool]
 KEPT, FORGED = True, False
@@ -292,6 +292,42 @@ def remapping_metadata(p: Picture, rnd: Random) -> bool:
     return FORGED
 
 
+def battery_words(p: Picture, rnd: Random) -> bool:
+    """Words of a map that a battery keeps, with the sum that proves them: other numbers, words in another's place."""
+    found = p.region(p.header.ftl)
+    if found is None or p.word(found[0]) == 0:
+        return KEPT
+    at, size = found[0] + 64, found[1] - 64
+    used = [one for one in range(at, at + size, 8) if p.word(one)] or [at]
+    for _ in range(rnd.randrange(1, 4)):
+        place = rnd.choice(used) if rnd.random() < 0.7 else at + 8 * rnd.randrange(size // 8)
+        word, half = p.word(place), 32 * rnd.randrange(2)
+        if rnd.random() < 0.2:
+            p.put_word(place, p.word(rnd.choice(used)))
+        elif rnd.random() < 0.5:
+            value = ppa_like(p, rnd) if rnd.random() < 0.5 else number(rnd, 32, word >> half & NONE)
+            p.put_word(place, word & ~(NONE << half) | value << half)
+        else:
+            p.put_word(place, number(rnd, 64, word))
+    seal_battery(p, found[0], size)
+    return FORGED
+
+
+def seal_battery(p: Picture, head: int, size: int) -> None:
+    """Both sums over the ``size`` bytes of words after a battery's head."""
+    total = sum(hashed(index, p.word(head + 64 + 8 * index)) for index in range(size // 8)) & 2**64 - 1
+    p.put_word(head + 8, total)
+    p.put_word(head + 16, total)
+
+
+def hashed(index: int, value: int) -> int:
+    """What a word adds to a battery's sum."""
+    x = value ^ (index + 1) * 0x9E3779B97F4A7C15 & 2**64 - 1
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & 2**64 - 1
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & 2**64 - 1
+    return x ^ x >> 31
+
+
 #: (first bit, last bit) of what the words of a head, and of an entry, are made of
 HEAD_FIELDS = ((0, 0), (1, 48), (49, 54), (1, 20), (21, 39), (40, 63))
 ENTRY_FIELDS = ((0, 0), (1, 21), (22, 63), (1, 31), (32, 32), (33, 63), (32, 62))
@@ -529,23 +565,62 @@ def move_sections(p: Picture, rnd: Random) -> bool:
     return FORGED
 
 
+def any_section(p: Picture, rnd: Random) -> bool:
+    """Words and bytes of one of the checkpoint's sections, whatever it is called; or all of it."""
+    one = _some_checkpoint(p, rnd)
+    if one is None or not one.sections:
+        return KEPT
+    name = rnd.choice(one.sections)[0].rstrip(b"\0").decode("latin-1")
+    return _change_section(p, rnd, name, lambda part: change_words(part, p, rnd), 1)
+
+
+def metadata_page(p: Picture, rnd: Random) -> bool:
+    """Words and bytes of a page that a scheme's structures are in: of a map, a log, a tree, a run."""
+    pages = [ppa for ppa in p.programmed() if p.oob(ppa)[6] not in (KIND_USER, KIND_TRIM, KIND_CHECKPOINT, KIND_PAD)]
+    if not pages:
+        return KEPT
+    ppa = rnd.choice(pages)
+    data = bytearray(p.data(ppa))
+    change_words(data, p, rnd)
+    p.put_data(ppa, bytes(data))
+    return FORGED
+
+
+def change_words(part: bytearray, p: Picture, rnd: Random) -> None:
+    """One to three numbers of 1, 2, 4 or 8 bytes, or all bytes."""
+    if rnd.random() < 0.1:
+        part[:] = rnd.choice((b"\xff" * len(part), bytes(len(part)), rnd.randbytes(len(part))))
+        return
+    for _ in range(rnd.randrange(1, 4)):
+        size = min(rnd.choice((1, 2, 4, 4, 8)), len(part))
+        at = rnd.randrange(len(part) - size + 1)
+        at -= at % size if rnd.random() < 0.8 else 0
+        near = int.from_bytes(part[at : at + size], "little")
+        value = ppa_like(p, rnd) & (256**size - 1) if rnd.random() < 0.3 else number(rnd, 8 * size, near)
+        part[at : at + size] = value.to_bytes(size, "little")
+
+
 BLIND: tuple[Mutation, ...] = (
     flip_header, flip_bytes, flip_tables, damage_range, truncate, extend, swap_data, swap_records, copy_range,
 )  # fmt: skip
-SEALED: tuple[Mutation, ...] = (
+#: what kept numbers were drawn from
+AT_FIRST: tuple[Mutation, ...] = (
     header_field, header_name, header_options, block_entry, record_field, record_field, forge_page, boot_slot,
     nvram_slot, descriptor_field, huge_stream, index_pages, trim_page, section_map, section_pvb, section_pool,
     section_primary, section_vbt, move_sections, section_groups,
 )  # fmt: skip
-ALL = {mutation.__name__: mutation for mutation in (*BLIND, *SEALED, remapping_metadata, section_fence)}
+SEALED = (
+    *AT_FIRST, remapping_metadata, section_fence, battery_words, any_section, any_section, metadata_page, metadata_page,
+)  # fmt: skip
+ALL = {mutation.__name__: mutation for mutation in (*BLIND, *SEALED)}
 assert KIND_CHECKPOINT == 4
 
 
-def mutate(p: Picture, rnd: Random) -> tuple[list[str], bool]:
-    """One to three mutations; (their names, whether every content is still one that the host wrote). What shortens
-    the file comes last, because the others look for things in it."""
+def mutate(p: Picture, rnd: Random, sealed: tuple[Mutation, ...] = SEALED) -> tuple[list[str], bool]:
+    """One to three mutations, mostly of ``sealed``; (their names, whether every content is still one that the host
+    wrote). What shortens the file comes last, because the others look for things in it."""
     many = rnd.choice((1, 1, 1, 2, 3))
-    chosen = [rnd.choice(BLIND if rnd.random() < 0.3 else SEALED) for _ in range(many)]
+    chosen = [rnd.choice(BLIND if rnd.random() < 0.3 else sealed) for _ in range(many)]
     chosen.sort(key=lambda one: one is truncate)
     kept = True
     for one in chosen:

@@ -10,7 +10,7 @@ from flashfs.engine.device import metalog
 from nandimg import Header, checksum, page_checksum
 from nandimg.header import HEADER_BYTES, places_of, unpack
 
-KIND_CHECKPOINT, KIND_TRIM = 4, 5
+KIND_USER, KIND_CHECKPOINT, KIND_TRIM, KIND_PAD = 1, 4, 5, 7
 LAST = 2
 NONE = 2**32 - 1
 

@@ -58,7 +58,53 @@ def test_each_mutation(judge: Judge, name: str) -> None:
 def test_what_a_long_run_found(judge: Judge, number: int) -> None:
     """Inputs of `tools/fuzz.py --seed 2026` that were findings once."""
     rnd = Random(f"2026/image/{number}")
-    judge.image(rnd.choice(MADE), rnd)
+    judge.image(rnd.choice(MADE), rnd, sealed=fuzz_mutate.AT_FIRST)
+
+
+@pytest.mark.parametrize("number", [22, 269, 791, 951, 1616, 1693, 2218, 3097])
+def test_numbers_that_no_device_writes(judge: Judge, number: int) -> None:
+    """Entries of translation pages that name no page of the chip, and orders of blocks by which all pages of a block
+    were meant for another one, its first page too. Checksums are right."""
+    rnd = Random(f"a/{number}")
+    only = rnd.choice(("any_section", "metadata_page", "metadata_page"))
+    judge.image(rnd.choice(MADE), rnd, only=only)
+
+
+def test_entries_in_nvram_that_no_device_writes(judge: Judge) -> None:
+    """Pages beyond a superblock, LPAs beyond the device."""
+    rnd = Random("y/216")
+    judge.image(rnd.choice(MADE.of("remapssd")), rnd, only="remapping_metadata")
+
+
+@pytest.mark.parametrize("word", [1 << 63 | 1, 1], ids=["page", "none"])
+def test_a_frame_of_a_page_that_the_bitmap_does_not_have(tmp_path: Path, word: int) -> None:
+    """In a battery whose sum proves it: in the frames that are not used, a page far beyond, or none at all."""
+    believed = 0
+    for base in MADE.of("muftl"):
+        p = picture(base.raw)
+        region = p.region("muftl")
+        if region is None:  # it was never mounted
+            continue
+        heads = region[0] + 64 + 8 * (8 + p.geometry.blocks + 1)  # after fixed words, blocks, and its one page
+        unused = [at for at in range(heads, heads + 4 * 8, 8) if p.word(at) == 0]
+        if p.word(region[0]) == 0 or not unused:
+            continue
+        for at in unused:
+            p.put_word(at, word)
+        fuzz_mutate.seal_battery(p, region[0], region[1] - 64)
+        with Device.open(write(tmp_path / "chip", p), plp=base.plp) as device:
+            believed += any(one.name == "battery" and "entries" in one.note for one in device.recovery.steps)
+            assert device.problems() == []
+    assert believed
+
+
+def test_a_single_mutation_is_made(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge gets the image as it is after the mutation that was asked for."""
+    base, seen = MADE.named("pagemap/tiny-16/file/clean"), []
+    monkeypatch.setattr("fuzz_images.views", lambda path, *_: seen.append(path.read_bytes() != base.raw))
+    for number in range(5):
+        judge.image(base, Random(number), only="flip_tables")
+    assert seen == [True] * 5
 
 
 @pytest.mark.parametrize("number", [9070, 15760, 26094, 53851, 60467, 105569])
@@ -67,12 +113,12 @@ def test_guesses_that_damage_misled(judge: Judge, number: int) -> None:
     another's. The next mount notices, and asks them all. And forged tables, which no page can excuse, nor that a
     block has more synced pages than pages."""
     rnd = Random(f"L/{number}")
-    judge.image(rnd.choice(MADE.of("leaftl")), rnd)
+    judge.image(rnd.choice(MADE.of("leaftl")), rnd, sealed=fuzz_mutate.AT_FIRST)
 
 
 def test_sound_images_are_sound(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge finds nothing where nothing was done: what it says of the others is then about the damage."""
-    monkeypatch.setattr("fuzz_images.damaged", lambda base, rnd, only: (base.raw, ["nothing"], True))
+    monkeypatch.setattr("fuzz_images.damaged", lambda base, *_: (base.raw, ["nothing"], True))
     before = judge.tally.outcomes["opens, sound"]
     for base in MADE:
         judge.image(base, Random(base.name))
@@ -92,7 +138,7 @@ def test_the_judge_notices(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Non
 
     for name, fake in (("read", other), ("problems", broken), ("flush", lambda device: None)):
         with monkeypatch.context() as patch:
-            patch.setattr("fuzz_images.damaged", lambda base, rnd, only: (base.raw, ["nothing"], True))
+            patch.setattr("fuzz_images.damaged", lambda base, *_: (base.raw, ["nothing"], True))
             patch.setattr(Device, name, fake)
             with pytest.raises(Exception, match=r"nobody wrote|ValueError|does not read what was"):
                 for seed in range(20):
@@ -563,4 +609,4 @@ def test_no_forgery_makes_the_engine_breach_the_rules(judge: Judge, number: int)
     """Inputs of `tools/fuzz.py --seed 77` that were findings: pages where the engine believed the chip to be erased,
     in an image that looked blank or was closed cleanly."""
     rnd = Random(f"77/image/{number}")
-    judge.image(rnd.choice(MADE), rnd)
+    judge.image(rnd.choice(MADE), rnd, sealed=fuzz_mutate.AT_FIRST)

@@ -460,7 +460,7 @@ cdef class Scanner:
                 memcpy(self.stamps.add(), self.ssd.read_oobs + OOB_ENGINE, stamp_bytes)
             if status == PAGE_OK and order and oob.order != order:
                 if first and self.is_displaced(block, page, &oob, durable):
-                    if last == head:
+                    if last == head != NONE:
                         self.untake(&oob_last)
                         last = NONE
                     self.disown_first(block, &oob)

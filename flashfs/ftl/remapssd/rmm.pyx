@@ -47,7 +47,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from flashfs.engine.contract.engine cimport Engine
-from flashfs.engine.blocks.pool cimport CAUSE_MAP, CAUSE_RECOVERY, NONE
+from flashfs.engine.blocks.pool cimport CAUSE_MAP, CAUSE_RECOVERY, NONE, order_runs_out, runs_out
 from flashfs.engine.device.ssd cimport Ssd
 
 import numpy
@@ -153,7 +153,7 @@ cdef class Rmm:
         superblock[0] = <uint32_t> (words[1] >> 1) & ((1 << SUPERBLOCK_BITS) - 1)
         number[0] = <uint32_t> (words[1] >> 21) & ((1 << NUMBER_BITS) - 1)
         behind[0] = <uint32_t> (words[1] >> 40) - 1
-        return superblock[0] < self.superblocks
+        return superblock[0] < self.superblocks and not order_runs_out(stamp[0])
 
     cdef bint is_written(self, uint32_t segment, uint32_t slot) noexcept nogil:
         """Whether anything was stored there."""
@@ -163,7 +163,7 @@ cdef class Rmm:
     cdef bint entry(self, uint32_t segment, uint32_t slot, uint64_t high, uint32_t superblock,
                     Claim* claim) noexcept nogil:
         """Read the entry in that slot of a segment whose head has ``high`` and ``superblock``; False if it is torn or
-        missing."""
+        missing, or says what no entry says."""
         cdef const uint64_t* words = <const uint64_t*> (self.segment_at(segment) + (slot + 1) * self.entry_bytes)
         if not words[0] & words[1] & 1 or (self.entry_bytes == 24 and not words[2] & 1):
             return False
@@ -181,7 +181,8 @@ cdef class Rmm:
         if self.entry_bytes == 24:
             claim.first = <uint32_t> (words[2] >> 1 & LPA_MASK)
             claim.n = <uint32_t> (words[2] >> 32 & LPA_MASK) + 1
-        return claim.lpa < self.ssd.lpas and claim.ppa < <uint64_t> self.superblocks * self.pages
+        return (claim.lpa < self.ssd.lpas and (words[0] >> 1 & ((1 << PAGE_BITS) - 1)) < self.pages
+                and (claim.source == NONE or claim.source < self.ssd.lpas) and not runs_out(claim.seq))
 
     cdef int take(self, const Claim* claim, int cause) except -1 nogil:
         """Store an entry in its superblock's group. The caller has made sure that segments are free."""

@@ -496,7 +496,7 @@ cdef class MapBtree(Gtd):
         chip = self.mapping.ssd.nand.blocks * self.mapping.ssd.nand.pages_per_block
         named = numpy.append(halves, (pointers[pointers != 0] & numpy.uint64(NONE)).astype(numpy.uint32))
         ids = (pointers[pointers != 0] >> numpy.uint64(32)).astype(numpy.int64) - 1
-        if (named[named != NONE] >= chip).any() or (ids >= self.first_id + self.n).any():
+        if (named[named != NONE] >= chip).any() or ((ids < 0) | (ids >= self.first_id + self.n)).any():
             return "a node of the map's tree is where there is no page"
         self.take_kept(halves, pointers, 0)
         try:

@@ -40,6 +40,7 @@ cdef class TranslationPages(Owner):
     cdef unordered_set[uint32_t] ripe      # PPAs superseded that die with the next sync
     cdef uint64_t ripe_at                  # the number of syncs when the newest of them became ripe
     cdef uint8_t flags                     # in the OOB of the page that is programmed
+    cdef bint of_ppas                      # a page is an array of PPAs, NONE among them; what is not cannot be read
     cdef int ensure(self, uint32_t pages) except -1 nogil
     cdef uint32_t program(self, uint32_t id, const uint8_t* data) except? 0xFFFFFFFF nogil
     cdef int program_all(self, uint32_t id, const uint8_t* data, uint32_t n, uint32_t* ppas) except -1 nogil

@@ -193,7 +193,9 @@ cdef class TranslationPages(Owner):
             if status == PAGE_OK:
                 break
         status = placed(status, self.oob, ppa % self.ssd.nand.pages_per_block)
-        if status == PAGE_OK and oob_kind(self.oob) == self.kind and oob_lpa(self.oob) == id:
+        if (status == PAGE_OK and oob_kind(self.oob) == self.kind and oob_lpa(self.oob) == id
+                and (not self.of_ppas or are_ppas(<const uint32_t*> into, self.ssd.nand.page_bytes // 4,
+                                                  self.ssd.nand.blocks * self.ssd.nand.pages_per_block))):
             return True
         self.unreadable += 1
         return False
@@ -357,6 +359,19 @@ cdef class TranslationPages(Owner):
         checkpoint; the sets here take about 40."""
         n = self.known()
         return 4 * n, 40 * n
+
+
+cdef bint are_ppas(const uint32_t* words, uint32_t n, uint32_t pages) noexcept nogil:
+    """Whether each of them is NONE or a PPA of a chip with so many pages."""
+    cdef uint32_t i, high = 0
+    for i in range(n):                      # no branch: NONE + 1 is 0, and a PPA sets no top bit of either
+        high |= (words[i] + 1) | (pages - (words[i] + 1))
+    if high >> 31 == 0:
+        return True
+    for i in range(n):                      # a chip of more than 2^31 pages, or a page that is wrong
+        if words[i] >= pages and words[i] != NONE:
+            return False
+    return True
 
 
 cdef int pour(unordered_set[uint32_t]& some, unordered_set[uint32_t]& into) except -1 nogil:

@@ -159,13 +159,14 @@ cdef class BitmapBattery(KeptValidity):
         low = (words[: self.pages] & numpy.uint64(0xFFFFFFFF)).astype(numpy.int64) - 1
         frames = {}
         for head, delta in zip(heads.tolist(), deltas, strict=True):
-            if head and (head >> 32) - 1 < self.pages and (head & 0xFFFFFFFF) - 1 == low[(head >> 32) - 1]:
+            if 0 < head >> 32 <= self.pages and (head & 0xFFFFFFFF) - 1 == low[(head >> 32) - 1]:
                 frames[(head >> 32) - 1] = delta
         return self.store.read_kept(low.tolist(), self.superseded(words), frames, self.reports_of(words),
                                     streams == self.stream)
 
     def take(self, words, bits):
-        frames = [(head >> 32) - 1 for head in words[self.heads_at : self.deltas_at].tolist() if head]
+        heads = words[self.heads_at : self.deltas_at].tolist()
+        frames = [(head >> 32) - 1 for head in heads if 0 < head >> 32 <= self.pages]
         low = (words[: self.pages] & numpy.uint64(0xFFFFFFFF)).astype(numpy.int64) - 1
         self.store.take_kept(low.tolist(), self.superseded(words), frames, self.reports_of(words), bits)
 

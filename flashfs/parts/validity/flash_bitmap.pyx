@@ -558,7 +558,8 @@ cdef class FlashBitmap(FlashValidity):
         blocks, words = self.ssd.nand.blocks, self.words_a_block
         bits = numpy.zeros((self.directory.n * self.blocks_a_page, words), numpy.uint64)
         chip = blocks * self.pages_per_block
-        if max([*page_ppas, *superseded, *(ppa for ppa, _ in reports)], default=0) >= chip:
+        if (max([*page_ppas, *superseded, *(ppa for ppa, _ in reports)], default=0) >= chip
+                or min([ppa for ppa, _ in reports], default=0) < 0):
             return None
         for id, ppa in enumerate(page_ppas):
             if ppa >= 0 and not self.pages_in_flash.read(ppa, id, <uint8_t*> &image[0]):
