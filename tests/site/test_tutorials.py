@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/tutorials"
 BLOCK = re.compile(r"^```(\w+)(?: (varies)| file=(\S+))?\n(.*?)^```$", re.M | re.S)
 HOME = "/home/ada"  #: where the reader is
-NUMBER = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\b\d[\d,]*(\.\d+)?\b")
+#: UUIDs, numbers, and of a loop device, which is any that is free
+NUMBER = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\b\d[\d,]*(\.\d+)?\b|(?<=/dev/loop)\d+")
 MORE = "..."
 BEGIN, END = "@@begin", "@@end"
 MOST_S = 300
@@ -215,6 +216,7 @@ def test_what_is_shown_is_held_against_what_is_printed() -> None:
     assert not agree(["a 0", "b"], ["a 0", "x", "b"])
     assert not agree([], ["x"])
     assert shape("  1,188 spare ── 0.5 us") == "0 spare 0 us"
+    assert shape("new ext4 on /dev/loop1") == shape("new ext4 on /dev/loop0")
     assert exact("  1,188 spare ── 0.5 us") == "1,188 spare 0.5 us"
     assert not agree(lines(["WAF  2.41"], False), lines(["WAF 2.42"], False))
     assert agree(lines(["WAF  2.41"], True), lines(["WAF 2.42"], True))
