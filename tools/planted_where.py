@@ -6,8 +6,8 @@
 ROOT is a checkout that is built (default: this one). Nothing is run: the tests are collected. A bug that only the
 slow tier tries is in a compiled module, which must be rebuilt.
 
-FILE is written by a run of those tests with FLASHFS_CATCHES=FILE. The tier that caught a bug in an FTL goes into
-tests/crash/caught.json, and the next run starts with that tier; a bug that no tier caught in an FTL goes into
+FILE is written by a run of those tests with FLASHFS_CATCHES=FILE. The tier and unit that caught a bug in an FTL go into
+tests/crash/caught.json, and the next run starts with those; a bug that no tier caught in an FTL goes into
 tests/crash/missed.json, and the next run does not try it there.
 """
 

@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import bugs
 import pytest
@@ -24,13 +27,14 @@ SEEDS = (11, 12, 13)  #: the next one where nothing was noticed
 HERE = Path(__file__).parent
 #: what is asked, in this order, until a tier catches it: cuts, or the programs' length in tier every, the dearest
 BOUNDS = {"random": 2_000, "sweep": 4_000, "host": 6_000, "wide": 1_000, "faults": 3_000, "every": 2}
-#: {bug: {FTL: the tier that caught it when this was last written}}: that one is asked first. A compiled bug is asked of
-#: the FTLs that are here: a search without a result takes minutes
+#: {bug: {FTL: the tier that caught it when this was last written, perhaps with a colon and the number of its unit}}:
+#: that one is asked first. A compiled bug is asked of the FTLs that are here: a search without a result takes minutes
 KNOWN = json.loads((Path(__file__).parent / "caught.json").read_text())
 #: {bug: FTLs in which no tier has met it, by three seeds}
 MISSED = json.loads((Path(__file__).parent / "missed.json").read_text())
 #: a file that gets a line for each catch and each miss; `tools/planted_where.py --caught FILE` writes both of it
 CATCHES = os.environ.get("FLASHFS_CATCHES")
+ANEW = bool(os.environ.get("FLASHFS_ASK_ALL"))  #: all FTLs that have a compiled bug are asked, whatever is known
 SEARCH_S = 500  #: of processor time, for all that is asked of one bug in one FTL
 PATCHES = {name: bug for name, bug in bugs.BUGS.items() if isinstance(bug.how, bugs.Patch)}
 PLANTS = {name: bug for name, bug in bugs.BUGS.items() if name not in PATCHES}
@@ -52,8 +56,11 @@ sys.exit(pytest.main(sys.argv[2:]))
 
 
 def caught_by(ftl: str, bug: str) -> str | None:
-    """The first tier that notices; None if none does."""
-    first = KNOWN.get(bug, {}).get(ftl)
+    """The first tier that notices, and after a colon the number of its unit if the seed is the first; None if none
+    does."""
+    first, _, number = KNOWN.get(bug, {}).get(ftl, "").partition(":")
+    if number and next(tiers.units(first, ftl, SEED, BOUNDS[first], start=int(number))).run().failures:
+        return f"{first}:{number}"
     drawn = [tier for tier in BOUNDS if tier not in (first, "every")]
     asked = [(SEED, first)] if first else []
     asked += [*product(SEEDS, drawn), *product(SEEDS[1:] if first else (), (first,) if first != "every" else ())]
@@ -63,7 +70,7 @@ def caught_by(ftl: str, bug: str) -> str | None:
             tally = unit.run()
             cuts += tally.cuts
             if tally.failures:
-                return tier
+                return f"{tier}:{unit.number}" if seed == SEED else tier
             if tier != "every" and cuts >= BOUNDS[tier]:
                 break
     return None
@@ -103,7 +110,7 @@ def test_every_bug_is_somebodys() -> None:
 
 def test_what_is_known_of_catches_is_of_bugs_that_are_there() -> None:
     assert set(KNOWN) <= set(bugs.BUGS)
-    assert {tier for catches in KNOWN.values() for tier in catches.values()} <= set(BOUNDS)
+    assert {tier.partition(":")[0] for catches in KNOWN.values() for tier in catches.values()} <= set(BOUNDS)
 
 
 def test_what_is_known_of_misses_is_of_bugs_that_are_caught_elsewhere() -> None:
@@ -122,6 +129,31 @@ def test_the_tier_that_caught_it_last_is_asked_first(monkeypatch: pytest.MonkeyP
     assert caught_by("pagemap", "a bug") is None
     assert asked[0] == (SEED, known or "random")
     assert len(asked) == len(set(asked)) == len(SEEDS) * (len(BOUNDS) - 1) + 1
+
+
+@pytest.mark.parametrize(
+    ("noticed", "said", "first"),
+    [
+        (("host", 3), "host:3", [("host", 3)]),
+        (("host", 1), "host:1", [("host", 3), ("host", 0), ("host", 1)]),
+        (("random", 0), "random:0", [("host", 3), *(("host", one) for one in range(5)), ("random", 0)]),
+    ],
+)
+def test_the_unit_that_caught_it_last_is_asked_before_all(
+    monkeypatch: pytest.MonkeyPatch, noticed: tuple[str, int], said: str, first: list[tuple[str, int]]
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def units(tier: str, _: str, __: int, ___: int, start: int = 0) -> Iterator[SimpleNamespace]:
+        for number in range(start, 5):
+            asked.append((tier, number))
+            tally = SimpleNamespace(cuts=1, failures=[1] * ((tier, number) == noticed))
+            yield SimpleNamespace(number=number, run=partial(SimpleNamespace, **vars(tally)))
+
+    monkeypatch.setattr(tiers, "units", units)
+    monkeypatch.setitem(KNOWN, "a bug", {"pagemap": "host:3"})
+    assert caught_by("pagemap", "a bug") == said
+    assert asked == first
 
 
 def must_fail(test: str, path: Path, temp: Path) -> None:
@@ -149,9 +181,9 @@ def test_a_patch_is_caught(bug: str, share: str, tmp_path: Path) -> None:
 
 
 def asked_of(bug: str) -> list[str]:
-    """FTLs in which a tier has caught the bug; all that may have it if it was caught in none yet, or to find out."""
+    """FTLs in which a tier has caught the bug; all that may have it if it was caught in none yet, or all are asked."""
     of = PATCHES[bug].of
-    known = [] if CATCHES else [ftl for ftl in of if ftl in KNOWN.get(bug, ())]
+    known = [] if ANEW else [ftl for ftl in of if ftl in KNOWN.get(bug, ())]
     return known or list(of)
 
 
