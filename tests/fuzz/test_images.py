@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -29,6 +30,7 @@ from nandimg import PRESETS, GeometryError, ImageError
 MADE = bases()
 NAMES = [name for _, name in MADE.names]
 NONE = 2**32 - 1
+GECKO_HEAD, GECKO_ENTRY = 32, 5  #: bytes of a page's header, and of an entry of a block of eight pages
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +98,30 @@ def test_a_frame_of_a_page_that_the_bitmap_does_not_have(tmp_path: Path, word: i
             believed += any(one.name == "battery" and "entries" in one.note for one in device.recovery.steps)
             assert device.problems() == []
     assert believed
+
+
+def test_entries_of_gecko_that_are_not_ascending(tmp_path: Path) -> None:
+    """The last but one of each page is of the chip's last block, all others are of the first: what is read of the last
+    block must not go by the entry after it. The page counts as one that cannot be read."""
+    changed, path = 0, tmp_path / "chip"
+    for base in MADE.of("geckoftl"):
+        p = picture(base.raw)
+        for ppa in p.metadata(3):
+            data = bytearray(p.data(ppa))
+            n = int.from_bytes(data[4:8], "little")
+            if data[:4] != b"GKRN" or n < 2:
+                continue
+            for i in range(n):
+                key = 2 * (p.geometry.blocks - 1) if i == n - 2 else 0
+                struct.pack_into("<I", data, GECKO_HEAD + GECKO_ENTRY * i, key)
+            p.put_data(ppa, bytes(data))
+            changed += 1
+        write(path, p)
+        with suppress(FlashfsError):
+            inspect.blocks(path)
+        with suppress(FlashfsError), Device.open(path, plp=base.plp) as device:
+            device.problems()
+    assert changed
 
 
 def test_a_single_mutation_is_made(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,14 +69,14 @@ cdef bint gather(Layout layout, const uint8_t* at, uint32_t n, uint32_t block, u
 
 
 cdef int or_chunk(Layout layout, uint64_t* words, uint32_t part, const uint8_t* chunk) noexcept nogil:
-    """OR a piece of a bitmap into its place in the whole bitmap."""
-    cdef uint32_t i, first = part * layout.chunk_pages
+    """OR a piece of a bitmap into its place in the whole bitmap; the last piece may be a part of one."""
+    cdef uint32_t i, first = part * layout.chunk_pages, n = min(layout.chunk_pages, layout.pages_per_block - first)
     if first & 7:
-        for i in range(layout.chunk_pages):
+        for i in range(n):
             if chunk[i >> 3] >> (i & 7) & 1:
                 words[(first + i) >> 6] |= <uint64_t> 1 << ((first + i) & 63)
         return 0
-    for i in range(layout.chunk_bytes):
+    for i in range((n + 7) // 8):
         (<uint8_t*> words)[(first >> 3) + i] |= chunk[i]
     return 0
 

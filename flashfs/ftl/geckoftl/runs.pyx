@@ -486,9 +486,10 @@ cdef class GeckoRuns:
     # --- reading
 
     cdef int read_page(self, uint32_t id, uint64_t number, uint32_t index, uint8_t* into) except? -2 nogil:
-        """Read a page of a run; returns its number of entries, or -1 if it cannot be read or is not that page."""
-        cdef uint32_t n = 0, at = 0
-        cdef uint64_t said = 0
+        """Read a page of a run; returns its number of entries, or -1 if it cannot be read or is not that page, or its
+        entries are not ascending ones of this chip."""
+        cdef uint32_t n = 0, at = 0, i, slot
+        cdef uint64_t said = 0, least = 0, slots = <uint64_t> self.ssd.nand.blocks * self.layout.parts
         if self.directory.page_ppas[id] == NONE or not self.store.read(self.directory.page_ppas[id], id, into):
             return -1
         memcpy(&n, into + 4, 4)
@@ -496,6 +497,11 @@ cdef class GeckoRuns:
         memcpy(&at, into + 16, 4)
         if said != number or at != index or n > self.per_page:
             return -1
+        for i in range(n):
+            slot = slot_of(into + HEAD_BYTES + <uint64_t> i * self.layout.entry_bytes)
+            if slot < least or slot >= slots:
+                return -1
+            least = <uint64_t> slot + 1
         return <int> n
 
     cdef int query(self, uint32_t block, uint64_t* words) except -1 nogil:
