@@ -44,7 +44,10 @@ def shell(*words: str | Path, quiet: bool = False) -> str:
     """Print a command, run it, print its output. SystemExit if it fails."""
     command = [str(word) for word in words]
     print(f"$ {shlex.join([Path(command[0]).name, *command[1:]])}", flush=True)
-    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    environment = {**os.environ, "PATH": mounts.environment()["PATH"]}
+    done = subprocess.run(
+        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, env=environment
+    )
     if not quiet or done.returncode:
         print(done.stdout, end="", flush=True)
     if done.returncode:

@@ -27,8 +27,8 @@ SEEDS = (11, 12, 13)  #: the next one where nothing was noticed
 HERE = Path(__file__).parent
 #: what is asked, in this order, until a tier catches it: cuts, or the programs' length in tier every, the dearest
 BOUNDS = {"random": 2_000, "sweep": 4_000, "host": 6_000, "wide": 1_000, "faults": 3_000, "every": 2}
-#: {bug: {FTL: the tier that caught it when this was last written, perhaps with a colon and the number of its unit}}:
-#: that one is asked first. A compiled bug is asked of the FTLs that are here: a search without a result takes minutes
+#: {bug: {FTL: "tier", or "tier:seed:number" of the unit that caught it when this was last written}}: that one is asked
+#: first. A compiled bug is asked of the FTLs that are here: a search without a result takes minutes
 KNOWN = json.loads((Path(__file__).parent / "caught.json").read_text())
 #: {bug: FTLs in which no tier has met it, by three seeds}
 MISSED = json.loads((Path(__file__).parent / "missed.json").read_text())
@@ -55,12 +55,16 @@ sys.exit(pytest.main(sys.argv[2:]))
 """
 
 
+def unit_of(tier: str, ftl: str, seed: int, number: int) -> tiers.Unit:
+    return next(tiers.units(tier, ftl, seed, BOUNDS[tier], start=number))
+
+
 def caught_by(ftl: str, bug: str) -> str | None:
-    """The first tier that notices, and after a colon the number of its unit if the seed is the first; None if none
-    does."""
-    first, _, number = KNOWN.get(bug, {}).get(ftl, "").partition(":")
-    if number and next(tiers.units(first, ftl, SEED, BOUNDS[first], start=int(number))).run().failures:
-        return f"{first}:{number}"
+    """"tier:seed:number" of the first unit that notices; None if none does."""
+    known = KNOWN.get(bug, {}).get(ftl, "")
+    first, *numbers = known.split(":")
+    if numbers and unit_of(first, ftl, *map(int, numbers)).run().failures:
+        return known
     drawn = [tier for tier in BOUNDS if tier not in (first, "every")]
     asked = [(SEED, first)] if first else []
     asked += [*product(SEEDS, drawn), *product(SEEDS[1:] if first else (), (first,) if first != "every" else ())]
@@ -70,7 +74,7 @@ def caught_by(ftl: str, bug: str) -> str | None:
             tally = unit.run()
             cuts += tally.cuts
             if tally.failures:
-                return f"{tier}:{unit.number}" if seed == SEED else tier
+                return f"{tier}:{seed}:{unit.number}"
             if tier != "every" and cuts >= BOUNDS[tier]:
                 break
     return None
@@ -134,9 +138,9 @@ def test_the_tier_that_caught_it_last_is_asked_first(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("noticed", "said", "first"),
     [
-        (("host", 3), "host:3", [("host", 3)]),
-        (("host", 1), "host:1", [("host", 3), ("host", 0), ("host", 1)]),
-        (("random", 0), "random:0", [("host", 3), *(("host", one) for one in range(5)), ("random", 0)]),
+        (("host", 3), "host:12:3", [("host", 3)]),
+        (("host", 1), "host:11:1", [("host", 3), ("host", 0), ("host", 1)]),
+        (("random", 0), "random:11:0", [("host", 3), *(("host", one) for one in range(5)), ("random", 0)]),
     ],
 )
 def test_the_unit_that_caught_it_last_is_asked_before_all(
@@ -151,7 +155,7 @@ def test_the_unit_that_caught_it_last_is_asked_before_all(
             yield SimpleNamespace(number=number, run=partial(SimpleNamespace, **vars(tally)))
 
     monkeypatch.setattr(tiers, "units", units)
-    monkeypatch.setitem(KNOWN, "a bug", {"pagemap": "host:3"})
+    monkeypatch.setitem(KNOWN, "a bug", {"pagemap": "host:12:3"})
     assert caught_by("pagemap", "a bug") == said
     assert asked == first
 

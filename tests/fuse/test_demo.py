@@ -73,3 +73,9 @@ def test_a_small_run(need_loop: None) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "acknowledged files are there, each with its SHA-256" in done.stdout
     assert done.stdout.endswith("demo: done; nothing is left behind\n")
+
+
+def test_tools_are_found_that_the_path_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a plain `su`."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert "EXT2FS" in demo.shell("e2fsck", "-V")

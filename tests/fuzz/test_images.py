@@ -25,6 +25,8 @@ from flashfs.crash.programs import presets_for
 from flashfs.device import Device
 from flashfs.engine.views import block_map
 from flashfs.errors import CorruptError, FlashfsError, UncorrectableError
+from flashfs.ftl import muftl, scheme
+from flashfs.parts.battery.map_battery import layout
 from nandimg import PRESETS, GeometryError, ImageError
 
 MADE = bases()
@@ -98,6 +100,48 @@ def test_a_frame_of_a_page_that_the_bitmap_does_not_have(tmp_path: Path, word: i
             believed += any(one.name == "battery" and "entries" in one.note for one in device.recovery.steps)
             assert device.problems() == []
     assert believed
+
+
+def test_a_pointer_to_no_page_of_the_tree(tmp_path: Path) -> None:
+    """In a battery whose sum proves it: the pointer has no number of a page. None of the battery's words count then."""
+    refused = 0
+    for base in MADE.of("muftl"):
+        p = picture(base.raw)
+        region = p.region("muftl")
+        if region is None or p.word(region[0]) == 0:
+            continue
+        options = {one.name: one.default for one in scheme("muftl").options} | (p.header.options or {})
+        shape = muftl._shape(p.geometry, p.geometry.lpas, options)
+        first = region[0] + 64 + 8 * layout(p.geometry.blocks, shape, 0, 0)[3]
+        unused = [at for at in range(first, first + 8 * shape[2], 8) if p.word(at) == 0]
+        p.put_word(unused[0], 5)
+        fuzz_mutate.seal_battery(p, region[0], region[1] - 64)
+        with Device.open(write(tmp_path / "chip", p), plp=base.plp) as device:
+            notes = [one.note for one in device.recovery.steps if one.name == "battery"]
+            refused += any("where there is no page" in note for note in notes)
+            assert device.problems() == []
+    assert refused
+
+
+def test_an_entry_of_the_last_sequence_number(tmp_path: Path) -> None:
+    """In NVRAM of remapssd, whose words no checksum covers: the device goes on with numbers that it can count up."""
+    forged, path = 0, tmp_path / "chip"
+    for base in MADE.of("remapssd"):
+        p = picture(base.raw)
+        region = p.region("rmm")
+        if region is None:
+            continue
+        for at in range(region[0] + 64, region[0] + region[1] - 1023, 1024):
+            if p.word(at) & p.word(at + 8) & 1 and p.word(at + 16) & p.word(at + 24) & 1:
+                p.put_word(at, p.word(at) | 63 << 49)
+                p.put_word(at + 16, p.word(at + 16) | (2**42 - 1) << 22)
+                forged += 1
+        with Device.open(write(path, p), plp=base.plp) as device:
+            device.write(0, b"new " * (device.page_bytes // 4))
+            device.flush()
+        with Device.open(path) as device:
+            assert device.read(0, 4) == b"new "
+    assert forged
 
 
 def test_entries_of_gecko_that_are_not_ascending(tmp_path: Path) -> None:

@@ -145,6 +145,7 @@ cdef class GeckoRuns:
         self.store = TranslationPages(
             ssd, self.directory, numbers, kind=KIND_VALIDITY, cause=CAUSE_VALIDITY,
             stream=ssd.pool.add_stream(STREAM, CAUSE_VALIDITY))
+        self.store.hold_proofs()
         ssd.own(KIND_VALIDITY, self.store)
         self.images = <uint8_t*> malloc(<uint64_t> (self.levels_most + 2) * ssd.nand.page_bytes)
         self.seen = <uint64_t*> calloc((ssd.nand.pages_per_block + 63) // 64 + 1, 8)
@@ -497,11 +498,12 @@ cdef class GeckoRuns:
         memcpy(&at, into + 16, 4)
         if said != number or at != index or n > self.per_page:
             return -1
-        for i in range(n):
+        for i in range(0 if self.store.is_proved(id) else n):
             slot = slot_of(into + HEAD_BYTES + <uint64_t> i * self.layout.entry_bytes)
             if slot < least or slot >= slots:
                 return -1
             least = <uint64_t> slot + 1
+        self.store.prove(id)
         return <int> n
 
     cdef int query(self, uint32_t block, uint64_t* words) except -1 nogil:

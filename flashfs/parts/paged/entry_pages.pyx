@@ -207,6 +207,7 @@ cdef class EntryPages(PagedMapping):
         self.gtd = gtd
         self.own_pages(KeptPages(self.ssd, gtd, ids), gtd)
         self.store.lasting = self.from_pages is not None
+        self.store.hold_proofs()
         self.store.of_ppas = True
         return 0
 

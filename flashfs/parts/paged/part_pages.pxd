@@ -40,11 +40,18 @@ cdef class TranslationPages(Owner):
     cdef unordered_set[uint32_t] ripe      # PPAs superseded that die with the next sync
     cdef uint64_t ripe_at                  # the number of syncs when the newest of them became ripe
     cdef uint8_t flags                     # in the OOB of the page that is programmed
+    # a bit for each id whose newest version was found sound in this mount, or written in it; NULL: nobody asks. The
+    # host's own guard: a controller believes what its ECC proves
+    cdef uint8_t* proved
     cdef bint of_ppas                      # a page is an array of PPAs, NONE among them; what is not cannot be read
     cdef int ensure(self, uint32_t pages) except -1 nogil
     cdef uint32_t program(self, uint32_t id, const uint8_t* data) except? 0xFFFFFFFF nogil
     cdef int program_all(self, uint32_t id, const uint8_t* data, uint32_t n, uint32_t* ppas) except -1 nogil
+    cdef int hold_proofs(self) except -1
+    cdef bint is_proved(self, uint32_t id) noexcept nogil
+    cdef int prove(self, uint32_t id) noexcept nogil
     cdef bint read(self, uint32_t ppa, uint32_t id, uint8_t* into) except -1 nogil
+    cdef int forget(self) noexcept nogil
     cdef int supersede(self, uint32_t ppa) except -1 nogil
     cdef int ripen(self) except -1 nogil
     cdef int let_ripe_go(self) except -1 nogil

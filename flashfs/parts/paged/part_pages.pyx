@@ -115,6 +115,23 @@ cdef class TranslationPages(Owner):
 
     def __dealloc__(self):
         free(self.oob)
+        free(self.proved)
+
+    cdef int hold_proofs(self) except -1:
+        """The owner looks at what it reads, once in a mount. Call before any page is programmed or read."""
+        self.proved = <uint8_t*> calloc(self.ids // 8 + 1, 1)
+        if self.proved == NULL:
+            raise MemoryError
+        return 0
+
+    cdef bint is_proved(self, uint32_t id) noexcept nogil:
+        """Whether page ``id`` needs no look: it was written in this mount, or found sound."""
+        return id < self.ids and self.proved[id >> 3] >> (id & 7) & 1
+
+    cdef int prove(self, uint32_t id) noexcept nogil:
+        if self.proved != NULL and id < self.ids:
+            self.proved[id >> 3] |= <uint8_t> (1 << (id & 7))
+        return 0
 
     cdef int ensure(self, uint32_t pages) except -1 nogil:
         """Call before ``pages`` are programmed together: cleans now, not between them. Cleaning may change the mapping.
@@ -160,6 +177,7 @@ cdef class TranslationPages(Owner):
         self.ssd.validity.live_run(ppa, 1)
         self.ssd.programmed(&ext, 1)
         self.fresh.insert(ppa)
+        self.prove(id)
         self.ssd.stopped = before
         self.ssd.map_ns = end
         self.programs += 1
@@ -194,8 +212,11 @@ cdef class TranslationPages(Owner):
                 break
         status = placed(status, self.oob, ppa % self.ssd.nand.pages_per_block)
         if (status == PAGE_OK and oob_kind(self.oob) == self.kind and oob_lpa(self.oob) == id
-                and (not self.of_ppas or are_ppas(<const uint32_t*> into, self.ssd.nand.page_bytes // 4,
-                                                  self.ssd.nand.blocks * self.ssd.nand.pages_per_block))):
+                and (not self.of_ppas or self.is_proved(id)
+                     or are_ppas(<const uint32_t*> into, self.ssd.nand.page_bytes // 4,
+                                 self.ssd.nand.blocks * self.ssd.nand.pages_per_block))):
+            if self.of_ppas:
+                self.prove(id)
             return True
         self.unreadable += 1
         return False
@@ -309,6 +330,12 @@ cdef class TranslationPages(Owner):
 
     cdef int reset(self) except -1:
         """A load or a recovery begins."""
+        if self.proved != NULL:             # it may take older versions, which nobody looked at
+            memset(self.proved, 0, self.ids // 8 + 1)
+        return self.forget()
+
+    cdef int forget(self) noexcept nogil:
+        """No page was programmed or superseded since the last checkpoint."""
         self.fresh.clear()
         self.kept.clear()
         self.ripe.clear()
@@ -349,16 +376,16 @@ cdef class TranslationPages(Owner):
                 self.let_go_n -= 1
             return 0
         self.let_go_n = 0
-        return self.reset()
+        return self.forget()
 
     def forget_counts(self):
         self.programs = self.reads = self.unreadable = 0
 
     def tables(self):
         """(as a controller packs it, as allocated): 4 bytes for each page programmed or superseded since the last
-        checkpoint; the sets here take about 40."""
+        checkpoint; the sets here take about 40, and ``proved`` a bit a page."""
         n = self.known()
-        return 4 * n, 40 * n
+        return 4 * n, 40 * n + (self.ids // 8 + 1 if self.proved != NULL else 0)
 
 
 cdef bint are_ppas(const uint32_t* words, uint32_t n, uint32_t pages) noexcept nogil:
