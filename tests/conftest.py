@@ -8,6 +8,8 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+# `su` leaves the last two out
+os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: its idle threads spin, in each process of a test
 
 import costs

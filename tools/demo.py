@@ -44,10 +44,7 @@ def shell(*words: str | Path, quiet: bool = False) -> str:
     """Print a command, run it, print its output. SystemExit if it fails."""
     command = [str(word) for word in words]
     print(f"$ {shlex.join([Path(command[0]).name, *command[1:]])}", flush=True)
-    environment = {**os.environ, "PATH": mounts.environment()["PATH"]}
-    done = subprocess.run(
-        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, env=environment
-    )
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if not quiet or done.returncode:
         print(done.stdout, end="", flush=True)
     if done.returncode:
@@ -242,6 +239,7 @@ def main() -> int:
     given = parser.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("demo: needs root for the loop device")
+    os.environ["PATH"] = mounts.search_path()
     os.environ["COLUMNS"] = os.environ.get("COLUMNS", "120")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit("demo: interrupted"))

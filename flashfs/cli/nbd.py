@@ -13,6 +13,7 @@ import typer
 
 from flashfs.cli import mount, options, show, units
 from flashfs.errors import UsageError
+from flashfs.fuse import mounts
 from flashfs.fuse.nbd_request import Request
 from flashfs.nbd import server
 
@@ -108,7 +109,8 @@ def serve(request: Request, run: str | None, *, verbose: bool, as_json: bool) ->
 def captive(line: str, request: Request) -> int:
     """Run ``line`` in a shell, and return its exit code, as a shell has it: 128 and the number of a signal."""
     at = {"unixsocket": str(request.socket)} if request.socket is not None else {"port": str(request.port)}
-    code = subprocess.run(line, shell=True, env={**os.environ, "uri": request.uri, **at}).returncode
+    environment = {**os.environ, "PATH": mounts.search_path(), "uri": request.uri, **at}
+    code = subprocess.run(line, shell=True, env=environment).returncode
     return code if code >= 0 else 128 - code
 
 

@@ -341,6 +341,10 @@ def run(program: str, *arguments: str, what: str, hint: str = "") -> str:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with English messages and the folders that an ordinary user's PATH leaves out."""
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
-    return {**os.environ, "PATH": path, "LC_ALL": "C"}
+    """This process's environment, with English messages, and ``search_path``."""
+    return {**os.environ, "PATH": search_path(), "LC_ALL": "C"}
+
+
+def search_path() -> str:
+    """PATH, and the folders with mkfs, fsck and losetup, which an ordinary user's PATH leaves out, and `su` keeps."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])

@@ -16,6 +16,7 @@ from recorded import FLUSH, MIB, PAGE, READ, TRIM, WRITE, page, recorded
 from flashfs import cli
 from flashfs.cli import commands
 from flashfs.crash import workload as own
+from flashfs.crash.workload import commands as shell
 from flashfs.crash.workload import mounted_image
 from flashfs.crash.workload.settings import Folder, Settings
 from flashfs.crash.workload.states import Place, Replay, Tape, choose, parts
@@ -344,3 +345,8 @@ def test_the_page_names_each_option() -> None:
     assert len(names) == 17
     for name in (*names, "examples/spool.py", "examples/sqlite_commits.py"):
         assert name in page, name
+
+
+def test_a_command_finds_what_su_leaves_out_of_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert shell.run("mkfs.ext4 -V", Path("/"), {}).code == 0

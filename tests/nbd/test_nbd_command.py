@@ -26,9 +26,14 @@ SIZE = 80 << 20  #: of `chip`
 LITTLE = 64 << 10
 
 
-def test_the_command(need_nbd: None, chip: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """--run: served while a command runs, whose exit code is the command's; --once: until the last client leaves."""
-    code = cli.run(["nbd", str(chip), "--ftl", "dftl", "--run", 'nbdinfo --size "$uri"; test -S "$unixsocket"; exit 7'])
+def test_the_command(
+    need_nbd: None, chip: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--run: served while a command runs, whose exit code is the command's; --once: until the last client leaves. The
+    command finds mkfs where PATH leaves out its folder, as after `su`."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    line = 'mkfs.ext4 -V 2>/dev/null; nbdinfo --size "$uri"; test -S "$unixsocket" && exit 7'
+    code = cli.run(["nbd", str(chip), "--ftl", "dftl", "--run", f"set -e; {line}"])
     assert (code, capfd.readouterr().out) == (7, f"{SIZE}\n")
     with Device.open(chip, readonly=True) as device:
         assert device.recovery.clean

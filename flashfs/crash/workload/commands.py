@@ -14,6 +14,7 @@ from pathlib import Path
 
 from flashfs.crash.workload import interrupts
 from flashfs.errors import FlashfsError, UsageError
+from flashfs.fuse import mounts
 
 LINES = 10  #: lines of output that a failure shows
 SHOWN_BYTES = 64 << 10
@@ -38,7 +39,7 @@ def run(command: str, root: Path, variables: Mapping[str, str]) -> Ended:
     """
     words = command.replace("{}", shlex.quote(str(root)))
     outer = {name: value for name, value in os.environ.items() if name != "FLASHFS_MARK_FILE"}
-    environment = {**outer, **variables}
+    environment = {**outer, "PATH": mounts.search_path(), **variables}
     with tempfile.TemporaryFile() as said:
         process = None
         try:

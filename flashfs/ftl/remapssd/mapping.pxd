@@ -20,6 +20,7 @@ cdef class RemapTable(PageTable):
     cdef readonly Prints prints            # None: nothing is deduplicated
     cdef bint notes_prints                 # whether ``bind`` notes them: not for a page that cleaning writes
     cdef readonly uint64_t done, refused_full, refused_count, same, reserved
+    cdef bint has_strays(self) except -1
     cdef uint32_t leave(self, uint32_t lpa) noexcept nogil
     cdef bint take_reference(self, uint32_t ppa) noexcept nogil
     cdef int give_back(self, uint32_t target, uint32_t source, uint32_t n) noexcept nogil

@@ -6,7 +6,7 @@ An LPA is at a page because of a write, recorded in the page's OOB, or of a rema
 entry counts only if the page that it names is whole and is the page that was meant.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from flashfs.parts.defaults.page_table cimport PageTable
@@ -236,7 +236,7 @@ cdef class RemapTable(PageTable):
         self.rmm.attach(not self.ssd.frozen)
         if self.prints is not None:
             self.prints.clear()
-        if self.doubted:
+        if self.doubted or self.has_strays():
             self.drop_strays()
         self.attached = True
         (<Ssd> self.ssd).seq += 1
@@ -250,6 +250,28 @@ cdef class RemapTable(PageTable):
 
     def distrust(self):
         self.doubted = True
+
+    cdef bint has_strays(self) except -1:
+        """Whether two LPAs without an entry are at one page: when it moves, only the LPA in its OOB and those of
+        entries go with it. An entry is gone then: no checksum covers NVRAM."""
+        cdef uint64_t* seen = <uint64_t*> calloc(self.counts.pages_n // 64 + 1, 8)
+        cdef uint32_t lpa, ppa
+        cdef bint found = False
+        if seen == NULL:
+            raise MemoryError
+        with nogil:
+            for lpa in range(self.ssd.lpas):
+                if lpa + AHEAD < self.ssd.lpas and self.at(lpa + AHEAD) < self.counts.pages_n:
+                    prefetch(seen + (self.at(lpa + AHEAD) >> 6), 1)
+                ppa = self.at(lpa)
+                if ppa >= self.counts.pages_n or self.rmm.is_remapped(lpa):
+                    continue
+                if seen[ppa >> 6] >> (ppa & 63) & 1:
+                    found = True
+                    break
+                seen[ppa >> 6] |= <uint64_t> 1 << (ppa & 63)
+        free(seen)
+        return found
 
     def drop_strays(self):
         """After damage an LPA may map to a page of another LPA without an entry, because the record that it had left is
