@@ -14,7 +14,7 @@ BLOCKS_A_STREAM = 16  #: spare blocks for each block that a stream has open
 STRIPE = Option("stripe", 4, "pages programmed on one die before a stream turns to the next", low=1, high=1 << 14)
 
 MAP_DIES = Option(
-    "map_dies", 1, "blocks that translation pages are written to in turn, each on its own die, as far as there are "
+    "map_dies", 0, "blocks that translation pages are written to in turn, each on its own die, as far as there are "
     f"{BLOCKS_A_STREAM} spare blocks for each; 0: one on each die", high=1 << 12,
 )  # fmt: skip
 

@@ -277,8 +277,7 @@ def built(ssd: Any, options: dict[str, Any], who: str, mapping: Any) -> tuple[An
     placement = streams_for(ssd, options, who)
     pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
     require_room(ssd, pages, who)
-    if "map_dies" in options:
-        spread_map(ssd, options, placement)
+    spread_map(ssd, options, placement)
     return mapping, PageBitmap(ssd), placement, cleaning_for(ssd, options, [2 * pages], mapping.store)
 
 

@@ -180,6 +180,7 @@ cdef class BlockPool:
     cdef readonly uint64_t last_order, erases_n, programs_n
     cdef public bint numbers               # OOBs hold a page number: not in an image bound before that feature
     cdef uint32_t die_turn
+    cdef int64_t* map_pages                # of each die: newest versions of pages of the map, about
     cdef readonly uint32_t erases_most     # of any block
     cdef readonly uint32_t erased_most     # of those erased since the mount
     cdef readonly tuple stream_names

@@ -45,9 +45,11 @@ cdef class BlockPool:
         self.ready_ns = <int64_t*> calloc(n, 8)
         self.heap = <uint32_t*> calloc(n, 4)
         self.heap_n = <uint32_t*> calloc(nand.dies, 4)
+        self.map_pages = <int64_t*> calloc(nand.dies, 8)
         self.pending = <uint32_t*> calloc(n, 4)
         if not (self.state and self.stream and self.blank and self.retiring and self.unproved and self.stale
-                and self.next_page and self.order and self.ready_ns and self.heap and self.heap_n and self.pending):
+                and self.next_page and self.order and self.ready_ns and self.heap and self.heap_n and self.pending
+                and self.map_pages):
             raise MemoryError
         self.stream_names = STREAM_NAMES
         self.streams_n = STREAMS
@@ -80,6 +82,7 @@ cdef class BlockPool:
         free(self.ready_ns)
         free(self.heap)
         free(self.heap_n)
+        free(self.map_pages)
         free(self.pending)
 
     # --- free blocks: one heap a die, least worn on top

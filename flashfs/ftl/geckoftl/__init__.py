@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from flashfs.ftl import Option
-from flashfs.ftl.common import BLOCKS_A_STREAM, STRIPE, spare_blocks, streams_for
+from flashfs.ftl.common import BLOCKS_A_STREAM, MAP_DIES, STRIPE, spare_blocks, spread_map, streams_for
 from flashfs.ftl.demand_paged import (
     CMT_BYTES,
     FENCE,
@@ -41,6 +41,7 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     placement = streams_for(ssd, options, "geckoftl")
     pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
     require_room(ssd, pages, "geckoftl")
+    spread_map(ssd, options, placement)
     runs = largest_run(ssd.nand, options["parts"], options["entries"])
     return mapping, validity, placement, cleaning_for(
         ssd, options, (2 * pages, 4 * runs), mapping.store, validity.gecko.store)
@@ -79,6 +80,7 @@ SCHEME = demand_scheme(
     build=_build,
     options=(
         STRIPE,
+        MAP_DIES,
         CMT_BYTES,
         Option("protected", 0, "per cent of the CMT that is for entries that were hit again; the paper has one LRU "
                "list", high=99),

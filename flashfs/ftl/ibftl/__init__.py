@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flashfs.ftl import Option
-from flashfs.ftl.common import STRIPE, streams_for
+from flashfs.ftl.common import MAP_DIES, STRIPE, spread_map, streams_for
 from flashfs.ftl.demand_paged import (
     CLEANING,
     CMT_BYTES,
@@ -42,6 +42,7 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     pages = plant(mapping, options)
     placement = streams_for(ssd, options, "ibftl")
     require_room(ssd, pages, "ibftl")
+    spread_map(ssd, options, placement)
     cleaning = cleaning_for(
         ssd, options, (2 * pages, 2 * validity.pages_most), mapping.store, validity.pages_in_flash)
     return mapping, validity, placement, cleaning
@@ -62,7 +63,7 @@ SCHEME = demand_scheme(
     saved_bytes=lambda geometry: sum(tree_mapping_sections(geometry, {"fanout": 0}).values()),
     sections=_sections,
     build=_build,
-    options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, FANOUT, FENCE, LOG, MOVED, NODES, PROTECTED),
+    options=(STRIPE, MAP_DIES, CLEANING, CMT_BYTES, DIRTY, FANOUT, FENCE, LOG, MOVED, NODES, PROTECTED),
     describe_translation=describe_words,
     describe_validity=views.describe,
     views={"tree": tree, "pvl": views.log},

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashfs.ftl.common import STRIPE
+from flashfs.ftl.common import MAP_DIES, STRIPE
 from flashfs.ftl.demand_paged import (
     CLEANING,
     CMT_BYTES,
@@ -36,7 +36,7 @@ SCHEME = demand_scheme(
     "SIGMOD 2011, as N. Dayan et al., GeckoFTL, SIGMOD 2016, compare with it",
     about="DFTL's map with a bound on dirty entries, a tenth of the cache, and no battery; no update areas",
     build=_build,
-    options=(STRIPE, CLEANING, CMT_BYTES, DIRTY, FENCE, MOVED, PROTECTED),
+    options=(STRIPE, MAP_DIES, CLEANING, CMT_BYTES, DIRTY, FENCE, MOVED, PROTECTED),
     events={"translation pages written for the bound": lambda ssd: ssd.mapping.bound_writes},
     tight={"cmt_bytes": (200, 500, 2_000)},
     varied={"cmt_bytes": (0, 300, 1_500), "dirty": (5, 10, 50), "moved": (0, 20)},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flashfs.ftl import Option
-from flashfs.ftl.common import STRIPE, streams_for
+from flashfs.ftl.common import MAP_DIES, STRIPE, spread_map, streams_for
 from flashfs.ftl.demand_paged import (
     BATTERY,
     CLEANING,
@@ -49,6 +49,7 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     pages = plant(mapping, options)
     placement = streams_for(ssd, options, "muftl")
     require_room(ssd, pages, "muftl")
+    spread_map(ssd, options, placement)
     cleaning = cleaning_for(
         ssd, options, (2 * pages, 2 * validity.directory.n), mapping.store, validity.pages_in_flash)
     if ssd.nand.region(REGION) is not None:  # else it was bound without a battery
@@ -111,6 +112,7 @@ SCHEME = demand_scheme(
     build=_build,
     options=(
         STRIPE,
+        MAP_DIES,
         CLEANING,
         CMT_BYTES,
         Option("battery", 1, "1: NVRAM keeps dirty entries, the tree's root, and what the validity bitmap has in DRAM, "

@@ -11,9 +11,11 @@ cdef class Streams(Placement):
     cdef uint32_t[32] left
     cdef uint32_t* open_of                 # [streams][most]
     cdef uint32_t most, streams_n
+    cdef int map_die                       # the die on which their next block is wanted, or -1
+    cdef bint is_spread(self, int stream) noexcept nogil
+    cdef int turn_to_emptiest(self) except -1 nogil
     cdef int learn_streams(self) except -1
     cdef bint takes_more(self, uint32_t block, int stream) except -1 nogil
-    cdef uint32_t stripe_of(self, int stream) noexcept nogil
     cdef int shut(self, uint32_t* slot) noexcept nogil
     cdef uint32_t fresh(self, int stream) except? 0xFFFFFFFE nogil
     cdef uint32_t* open_slot(self, int stream) noexcept nogil

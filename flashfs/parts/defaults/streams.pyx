@@ -1,5 +1,5 @@
 """The engine's default placement: append, to a few open blocks of each stream."""
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free, realloc
 
 from flashfs.engine.blocks.pool cimport (
@@ -18,18 +18,16 @@ from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.extent cimport Extent
 from flashfs.engine.contract.placement cimport Placement
 
-cdef enum:
-    MAP_STRIPE = 4           # translation pages on one die, at most, where they are spread over dies
-
-
 cdef class Streams(Placement):
     """Append: each stream keeps up to ``width`` open blocks, each on a die of its own, and hands out ``stripe`` pages
     of one before it turns to the next. A stream of width 1 fills a block at a time, and the next one is on the next
     die. The wear stream has one block, the most worn there is; that of translation pages has one too, or more
-    (``spread_map``); a stream that a part registered has as many as the part asked for."""
+    (``spread_map``), and then each page goes to the die on which the fewest live: those that are read at once are on
+    many dies. A stream that a part registered has as many as the part asked for."""
 
     def __cinit__(self, Engine ssd, uint32_t width_host, uint32_t width_gc, uint32_t stripe, bint pads=False):
         self.ssd = ssd
+        self.map_die = -1
         self.width_host = width_host
         self.width_gc = width_gc
         self.stripe = stripe
@@ -59,22 +57,16 @@ cdef class Streams(Placement):
             self.open_of[i] = NONE
         for i in range(n):
             self.turn[i] = 0
-            self.left[i] = self.stripe_of(i)
+            self.left[i] = self.stripe
         return 0
 
     def __dealloc__(self):
         free(self.open_of)
 
     def spread_map(self, uint32_t width):
-        """Gives translation pages ``width`` open blocks, filled in turn, so that pages read at once are spread over the
-        dies."""
+        """Gives translation pages ``width`` open blocks, each on a die of its own as far as free blocks are there."""
         self.width[STREAM_MAP] = width
         self.learn_streams()
-
-    cdef uint32_t stripe_of(self, int stream) noexcept nogil:
-        """Pages on one die before the turn goes on. Translation pages are few: a large stripe would put them on few
-        dies."""
-        return min(self.stripe, <uint32_t> MAP_STRIPE) if stream == STREAM_MAP else self.stripe
 
     cdef int make_ready(self, int stream) except -1 nogil:
         """Makes room for the host's next block. Other streams open theirs out of the reserve for cleaning."""
@@ -89,12 +81,46 @@ cdef class Streams(Placement):
         """Whether the open block takes more: its next page is proved blank."""
         return self.ssd.pool.takes_more(block, self.ssd.pool.stream_cause[stream], self.ssd.now_ns)
 
+    cdef bint is_spread(self, int stream) noexcept nogil:
+        """Whether its pages go to the die on which the fewest live."""
+        return stream == STREAM_MAP and self.width[STREAM_MAP] > 1
+
+    cdef int turn_to_emptiest(self) except -1 nogil:
+        """The turn of translation pages goes to the open block on the die on which the fewest live; or to a slot
+        without a block, if ``map_die`` has fewer still, has no open block for them, and has a free one."""
+        cdef uint32_t* slots = self.open_of + STREAM_MAP * self.most
+        cdef int64_t* living = self.ssd.pool.map_pages
+        cdef int64_t least = 0
+        cdef uint32_t width = self.width[STREAM_MAP], dies = self.ssd.pool.dies, i, k, die, best = NONE, empty = NONE
+        self.map_die = -1
+        for k in range(width):
+            i = (self.turn[STREAM_MAP] + 1 + k) % width
+            if slots[i] != NONE and not self.takes_more(slots[i], STREAM_MAP):
+                self.shut(slots + i)
+            if slots[i] == NONE:
+                empty = i if empty == NONE else empty
+            elif best == NONE or living[slots[i] % dies] < least:
+                best = i
+                least = living[slots[i] % dies]
+        for die in range(dies if empty != NONE else 0):
+            if self.ssd.pool.heap_n[die] and ((best == NONE and self.map_die < 0) or living[die] < least):
+                self.map_die = <int> die
+                least = living[die]
+        if best == NONE or (self.map_die >= 0 and self.ssd.affords_more()):
+            best = empty
+        self.turn[STREAM_MAP] = best
+        return 0
+
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
-        cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
+        cdef uint32_t* slot
+        if self.is_spread(stream):
+            self.turn_to_emptiest()
+            n = 1
+        slot = self.open_of + stream * self.most + self.turn[stream]
         cdef uint32_t block, room
         if slot[0] != NONE and not self.takes_more(slot[0], stream):
             self.shut(slot)
-        if slot[0] == NONE:
+        if slot[0] == NONE and not self.is_spread(stream):
             if stream != STREAM_HOST and self.width[stream] > 1 and not self.ssd.affords_more():
                 slot = self.open_slot(stream)
                 if slot[0] != NONE and not self.takes_more(slot[0], stream):
@@ -113,16 +139,19 @@ cdef class Streams(Placement):
         return 0
 
     cdef uint32_t fresh(self, int stream) except? 0xFFFFFFFE nogil:
-        """Opens a block for the slot whose turn it is. Blocks of translation pages are few, so their dies are as far
-        apart as possible."""
+        """Opens a block for the slot whose turn it is."""
         cdef int die = -1
-        if self.width[stream] == self.ssd.pool.dies or (stream == STREAM_MAP and self.width[stream] > 1):
-            die = <int> (self.turn[stream] * self.ssd.pool.dies // self.width[stream])
+        if self.is_spread(stream):
+            die = self.map_die
+        elif self.width[stream] == self.ssd.pool.dies:
+            die = <int> self.turn[stream]
         return <uint32_t> self.ssd.open_block(die, stream, stream == STREAM_WEAR, self.ssd.pool.stream_cause[stream])
 
     cdef uint32_t run_room(self, int stream) noexcept nogil:
         cdef uint32_t block = self.open_of[stream * self.most + self.turn[stream]]
         cdef uint32_t pages = self.ssd.pool.pages_per_block
+        if self.is_spread(stream):
+            return 1 if block != NONE else pages
         if block != NONE:
             pages -= self.ssd.pool.next_page[block]
         return min(pages, self.left[stream]) if self.width[stream] > 1 else pages
@@ -133,19 +162,23 @@ cdef class Streams(Placement):
         for i in range(self.width[stream]):
             if self.open_of[stream * self.most + (turn + i) % self.width[stream]] != NONE:
                 self.turn[stream] = (turn + i) % self.width[stream]
-                self.left[stream] = self.stripe_of(stream)
+                self.left[stream] = self.stripe
                 break
         return self.open_of + stream * self.most + self.turn[stream]
 
     cdef int used(self, uint32_t block, uint32_t n) except -1 nogil:
         cdef int stream = self.ssd.pool.stream[block]
+        cdef int64_t* living = self.ssd.pool.map_pages
         cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
         if slot[0] == block and self.ssd.pool.next_page[block] >= self.ssd.pool.pages_per_block:
             self.shut(slot)
+        if self.is_spread(stream):
+            living[block % self.ssd.pool.dies] += n
+            return 0
         if self.left[stream] > n:
             self.left[stream] -= n
         else:
-            self.left[stream] = self.stripe_of(stream)
+            self.left[stream] = self.stripe
             self.turn[stream] = (self.turn[stream] + 1) % self.width[stream]
         return 0
 

@@ -298,6 +298,7 @@ cdef class PagedMapping(Mapping):
         for block in range(self.ssd.nand.blocks):
             self.mapped_n += self.ssd.validity.count(block)
         self.mapped_n -= self.ssd.validity.pages_named()
+        self.store.count_all()
         self.strict = self.recovering = False
 
     cdef str misplaced(self, bint whole):

@@ -47,6 +47,7 @@ cdef class TranslationPages(Owner):
     cdef int ensure(self, uint32_t pages) except -1 nogil
     cdef uint32_t program(self, uint32_t id, const uint8_t* data) except? 0xFFFFFFFF nogil
     cdef int program_all(self, uint32_t id, const uint8_t* data, uint32_t n, uint32_t* ppas) except -1 nogil
+    cdef int leaves(self, uint32_t ppa) noexcept nogil
     cdef int hold_proofs(self) except -1
     cdef bint is_proved(self, uint32_t id) noexcept nogil
     cdef int prove(self, uint32_t id) noexcept nogil

@@ -26,6 +26,7 @@ from flashfs.engine.blocks.pool cimport (
     KIND_USER,
     KIND_VALIDITY,
     NONE,
+    STATE_FREE,
     STREAM_MAP,
     Oob,
     number_for,
@@ -184,6 +185,24 @@ cdef class TranslationPages(Owner):
         self.ssd.since_checkpoint_tables += 1
         return ppa
 
+    cdef int leaves(self, uint32_t ppa) noexcept nogil:
+        """The page there is no newest version. Placement counts those that are programmed on each die, and puts the
+        next one where the fewest are."""
+        cdef int64_t* living = self.ssd.pool.map_pages
+        if self.stream == STREAM_MAP:
+            living[ppa // self.ssd.nand.pages_per_block % self.ssd.nand.dies] -= 1
+        return 0
+
+    def count_all(self):
+        """After a load or a recovery: count the newest versions on each die."""
+        cdef uint32_t block
+        memset(self.ssd.pool.map_pages, 0, self.ssd.nand.dies * 8)
+        for block in range(self.ssd.nand.blocks):
+            if self.ssd.pool.stream[block] == STREAM_MAP and self.ssd.pool.state[block] != STATE_FREE:
+                self.ssd.pool.map_pages[block % self.ssd.nand.dies] += self.ssd.victims.valid[block]
+        for ppa in self.kept_ppas():
+            self.leaves(ppa)
+
     cdef int program_all(self, uint32_t id, const uint8_t* data, uint32_t n, uint32_t* ppas) except -1 nogil:
         """Programs ``n`` pages from ``id`` on, their data end to end, and sets ``ppas``. If that fails midway, those
         already programmed are superseded."""
@@ -223,6 +242,7 @@ cdef class TranslationPages(Owner):
 
     cdef int supersede(self, uint32_t ppa) except -1 nogil:
         """That version is no longer the newest of its page."""
+        self.leaves(ppa)
         if self.fresh.erase(ppa) and not self.lasting:
             return self.ssd.validity.dead(&ppa, 1)
         self.kept.insert(ppa)
@@ -286,12 +306,15 @@ cdef class TranslationPages(Owner):
         for i in range(n):
             if self.kept.erase(olds[i]):
                 self.kept.insert(news[i])
+                self.leaves(news[i])
                 continue
             if self.ripe.erase(olds[i]):
                 self.ripe.insert(news[i])
+                self.leaves(news[i])
                 continue
             if self.fresh.erase(olds[i]):
                 self.fresh.insert(news[i])
+            self.leaves(olds[i])
             self.directory.move_to(ids[i], news[i])
         return 0
 

@@ -99,8 +99,8 @@ cdef class Superblocks(Streams):
         cdef int64_t opened
         if stream == STREAM_MAP and self.dies > 1:
             first, end = 0, self.dies
-            if self.width[stream] > 1:
-                first = self.turn[stream] * self.dies // self.width[stream]
+            if self.map_die >= 0:
+                first = <uint32_t> self.map_die
                 end = first + 1
             for offset in range(self.superblocks):
                 n = 0
