@@ -52,11 +52,8 @@ DIES, OP, DEPTH, BUFFER = 4, 0.15, 8, 256
 MOST = 150_000
 BIG = 1 << 30  #: bytes of a cache without evictions
 STATES = ("in order", "scattered")
-PAGED = tuple(ftl for ftl in FTLS if ftl != "pagemap")
-#: wear levelling off; no battery, as only dftl has one; translation pages on all dies, like data
-OPTIONS = {
-    "buffer": BUFFER, "wear_spread": 1_000_000, "dftl.battery": 0, **{f"{ftl}.map_dies": 0 for ftl in PAGED},
-}  # fmt: skip
+#: wear levelling off; no battery, as only dftl has one
+OPTIONS = {"buffer": BUFFER, "wear_spread": 1_000_000, "dftl.battery": 0}
 #: beginnings of the names of the shared traces' files; a missing one is reported and left out
 TRACES = (
     "cloudphysics_113k", "desktop_32k", "fio_iolog_8G", "fiu_mail_10k_md5", "iozone_100k", "mobile_installing",

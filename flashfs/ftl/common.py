@@ -14,8 +14,10 @@ BLOCKS_A_STREAM = 16  #: spare blocks for each block that a stream has open
 STRIPE = Option("stripe", 4, "pages programmed on one die before a stream turns to the next", low=1, high=1 << 14)
 
 MAP_DIES = Option(
-    "map_dies", 0, "blocks that translation pages are written to in turn, each on its own die, as far as there are "
-    f"{BLOCKS_A_STREAM} spare blocks for each; 0: one on each die", high=1 << 12,
+    "map_dies", 0, "blocks that translation pages have open, each on its own die, as far as there are "
+    f"{BLOCKS_A_STREAM} spare blocks for each; 0: one on each die, and one in all on a chip with paired pages, where each "
+    "sync pads all that were begun. A page goes to the die on which the fewest live",
+    high=1 << 12,
 )  # fmt: skip
 
 
@@ -66,9 +68,10 @@ def streams_for(ssd: Any, options: dict[str, Any], who: str, *, by_block: bool =
 
 
 def spread_map(ssd: Any, options: dict[str, Any], placement: Streams) -> None:
-    """Open ``map_dies`` blocks for translation pages, or as many as are spare now that the blocks that those pages fill
-    are known."""
-    width = min(options["map_dies"] or ssd.nand.dies, ssd.nand.dies, spare_blocks(ssd) // BLOCKS_A_STREAM)
+    """Keep ``map_dies`` blocks open for translation pages, or as many as are spare now that the blocks that those pages
+    fill are known."""
+    asked = options["map_dies"] or (1 if ssd.nand.paired_pages else ssd.nand.dies)
+    width = min(asked, ssd.nand.dies, spare_blocks(ssd) // BLOCKS_A_STREAM)
     if width > 1:
         placement.spread_map(width)
 

@@ -222,6 +222,9 @@ cdef class GroupSuperblocks(Superblocks):
                 self.ssd.relocate(block, STREAM_GC, CAUSE_GC)
                 continue
             superblock = self.cheapest(&moves, &gain, &live)
+            if superblock != NONE and self.cleaner.goes_alone(block, moves, gain):
+                self.ssd.relocate(block, STREAM_GC, CAUSE_GC)
+                continue
             if superblock != NONE and live > gain * DEAR:
                 superblock = NONE
             group = self.groups.worst() if self.groups.may_move() else NONE

@@ -102,7 +102,9 @@ cdef class Streams(Placement):
             elif best == NONE or living[slots[i] % dies] < least:
                 best = i
                 least = living[slots[i] % dies]
-        for die in range(dies if empty != NONE else 0):
+        if best == NONE or empty == NONE:
+            self.map_opens = best == NONE
+        for die in range(dies if empty != NONE and (self.map_opens or not self.map_together) else 0):
             if self.ssd.pool.heap_n[die] and ((best == NONE and self.map_die < 0) or living[die] < least):
                 self.map_die = <int> die
                 least = living[die]

@@ -21,6 +21,7 @@ cdef class SuperblockGreedy(Greedy):
     cdef uint32_t* victims
     cdef readonly uint64_t cleaned_n       # superblocks
     cdef int empty(self, uint32_t offset) except -1 nogil
+    cdef bint goes_alone(self, uint32_t block, uint64_t moves, uint64_t gain) noexcept nogil
     cdef bint may_go(self, uint32_t block) noexcept nogil
     cdef uint32_t fewest(self) noexcept nogil
     cdef uint64_t count(self, uint32_t offset, uint64_t* live) noexcept nogil

@@ -44,6 +44,7 @@ cdef class Superblocks(Streams):
         cdef int i
         if width_host != ssd.nand.dies or width_gc != ssd.nand.dies:
             raise ValueError(f"{width_host} and {width_gc} blocks of a superblock: it has one per die, {ssd.nand.dies}")
+        self.map_together = True            # else they lie in many superblocks, and leave none whole
         self.dies = ssd.nand.dies
         self.superblocks = ssd.nand.blocks // ssd.nand.dies
         self.to_open = <uint8_t*> calloc(STREAMS_MOST * self.dies, 1)
@@ -280,13 +281,26 @@ cdef class SuperblockGreedy(Greedy):
 
     cdef int clean(self) except -1 nogil:
         cdef uint32_t offset, block
+        cdef uint64_t live = 0, pages
         block = self.ssd.victims.fewest()
         if block != NONE and self.ssd.victims.listed[block] == EMPTIED:
             return self.ssd.relocate(block, STREAM_GC, CAUSE_GC)  # no live pages: no need to clean its superblock
         offset = self.fewest()
         if offset == NONE:
             return Greedy.clean(self)  # no superblock has a dead page: Greedy has the fallbacks, and the error
+        pages = self.count(offset, &live)
+        if self.goes_alone(block, live, pages - live):
+            return self.ssd.relocate(block, STREAM_GC, CAUSE_GC)
         return self.empty(offset)
+
+    cdef bint goes_alone(self, uint32_t block, uint64_t moves, uint64_t gain) noexcept nogil:
+        """Whether to clean this block rather than a superblock that gains so many pages for so many moves: a block of
+        translation pages, which was opened alone, and in which few live. It would wait for its superblock's others."""
+        cdef uint64_t live
+        if block == NONE or self.ssd.pool.stream[block] != STREAM_MAP or not self.may_go(block):
+            return False
+        live = self.ssd.victims.valid[block]
+        return live < self.ssd.pool.pages_per_block and live * gain < moves * (self.ssd.pool.pages_per_block - live)
 
     cdef int empty(self, uint32_t offset) except -1 nogil:
         """Cleans that superblock; or only its emptiest block, if the free blocks cannot hold all of its live pages:
