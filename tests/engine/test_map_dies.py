@@ -62,6 +62,22 @@ def test_after_random_writes(ftl: str, tmp_path: Path) -> None:
         assert aged(device, 8_000, f"{ftl} 2") <= MOST
 
 
+@pytest.mark.parametrize("ftl", [name for name in OF_MAPS if any(one.name == "place" for one in SCHEMES[name].options)])
+def test_among_superblocks_they_do_not_pile_up(ftl: str) -> None:
+    """Blocks of the map in which little lives are cleaned, each by itself, though superblocks are cleaned whole."""
+    options = {"buffer": "0", "wear_spread": "1000000", "place": "superblocks"}
+    found = []
+    with Device.memory(CHIP, ftl, options=options) as device:
+        for first in range(0, CHIP.lpas, 50):
+            write(device, range(first, min(first + 50, CHIP.lpas)))
+        for turn in range(5):
+            aged(device, 8_000, str(turn))
+            blocks = [device.ssd.pool.describe(block) for block in range(CHIP.blocks)]
+            found.append(sum(one["state"] == "closed" and one["stream"] == "map" for one in blocks))
+    live = len(device.ssd.mapping.store.live_ppas()) / CHIP.pages_per_block
+    assert mean(found[1:]) <= 3.5 * live  # superseded ones are kept until the next checkpoint
+
+
 def test_one_block_after_another() -> None:
     """What it is without."""
     with Device.memory(CHIP, "dftl", options={"buffer": "0", "map_dies": "1"}) as device:
