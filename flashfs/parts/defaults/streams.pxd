@@ -11,7 +11,7 @@ cdef class Streams(Placement):
     cdef uint32_t[32] left
     cdef uint32_t* open_of                 # [streams][most]
     cdef uint32_t most, streams_n
-    cdef bint map_together                 # their blocks are opened together, after all were filled
+    cdef bint map_together                 # their blocks are opened together, after half of them were filled
     cdef bint map_opens                    # then: they are being opened
     cdef int map_die                       # the die on which their next block is wanted, or -1
     cdef bint is_spread(self, int stream) noexcept nogil

@@ -91,7 +91,8 @@ cdef class Streams(Placement):
         cdef uint32_t* slots = self.open_of + STREAM_MAP * self.most
         cdef int64_t* living = self.ssd.pool.map_pages
         cdef int64_t least = 0
-        cdef uint32_t width = self.width[STREAM_MAP], dies = self.ssd.pool.dies, i, k, die, best = NONE, empty = NONE
+        cdef uint32_t width = self.width[STREAM_MAP], dies = self.ssd.pool.dies, i, k, die, open_n = 0
+        cdef uint32_t best = NONE, empty = NONE
         self.map_die = -1
         for k in range(width):
             i = (self.turn[STREAM_MAP] + 1 + k) % width
@@ -99,11 +100,13 @@ cdef class Streams(Placement):
                 self.shut(slots + i)
             if slots[i] == NONE:
                 empty = i if empty == NONE else empty
-            elif best == NONE or living[slots[i] % dies] < least:
+                continue
+            open_n += 1
+            if best == NONE or living[slots[i] % dies] < least:
                 best = i
                 least = living[slots[i] % dies]
-        if best == NONE or empty == NONE:
-            self.map_opens = best == NONE
+        if 2 * open_n <= width or empty == NONE:
+            self.map_opens = empty != NONE
         for die in range(dies if empty != NONE and (self.map_opens or not self.map_together) else 0):
             if self.ssd.pool.heap_n[die] and ((best == NONE and self.map_die < 0) or living[die] < least):
                 self.map_die = <int> die
@@ -115,11 +118,11 @@ cdef class Streams(Placement):
 
     cdef int take(self, int stream, const uint32_t* lpas, uint32_t n, Extent* out) except -1 nogil:
         cdef uint32_t* slot
+        cdef uint32_t block, room
         if self.is_spread(stream):
             self.turn_to_emptiest()
             n = 1
         slot = self.open_of + stream * self.most + self.turn[stream]
-        cdef uint32_t block, room
         if slot[0] != NONE and not self.takes_more(slot[0], stream):
             self.shut(slot)
         if slot[0] == NONE and not self.is_spread(stream):
