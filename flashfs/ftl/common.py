@@ -15,8 +15,8 @@ STRIPE = Option("stripe", 4, "pages programmed on one die before a stream turns 
 
 MAP_DIES = Option(
     "map_dies", 0, "blocks that translation pages have open, each on its own die, as far as there are "
-    f"{BLOCKS_A_STREAM} spare blocks for each; 0: one on each die, and one in all on a chip with paired pages, where each "
-    "sync pads all that were begun. A page goes to the die on which the fewest live",
+    f"{BLOCKS_A_STREAM} spare blocks for each; 0: one on each die, and one in all on a chip with paired pages, where "
+    "each sync pads all that were begun. A page goes to the die on which the fewest live",
     high=1 << 12,
 )  # fmt: skip
 
