@@ -45,7 +45,7 @@ def _mapping(ssd: Any, options: dict[str, Any], groups: Groups | None) -> Learne
             options["cmt_bytes"] > 0,
             request_level=how in ("both", "request"),
             selective_level=how in ("both", "selective"),
-            always=options["train"] == "always",
+            always=options["train"] == "always", learn_ns=options["learn_ns"],
             runs=options["runs"] == "on",
             groups=groups,
         )
@@ -232,6 +232,8 @@ SCHEME = demand_scheme(
                f"spare blocks, {SLOTS_MOST} at most", high=SLOTS_MOST),
         Option("train", "always", "when models are trained: whenever their translation page is written, or only when "
                "cleaning writes it", choices=("always", "cleaning")),
+        Option("learn_ns", 0, "ns of virtual time that training takes for each LPA of a translation page, and sorting "
+               "for each page of a group; 0: neither is part of virtual time", high=1_000_000),
         Option("runs", "on", "whether a run that the host writes in order may begin a model", choices=("on", "off")),
     ),
     views={"nodes": nodes, "models": _models, "groups": _group_table, "owners": _owners},

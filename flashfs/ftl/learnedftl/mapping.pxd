@@ -20,6 +20,8 @@ cdef class LearnedMap(TpMap):
     cdef readonly uint64_t pages_retrained  # translation pages whose models were trained at their first read
     cdef uint32_t* now                     # the entries of a page that models are trained from
     cdef bint moving                       # cleaning has moved pages, and their entries are not complete
+    cdef uint32_t learn_ns                 # of virtual time, for each LPA trained and each page sorted
+    cdef int train(self, uint32_t page, const uint32_t* ppas, uint32_t n) noexcept nogil
     cdef bint always                       # every write-back trains, not only cleaning's
     cdef bint starts_runs                  # a run's line may replace a model
     cdef readonly Groups groups            # groups of translation pages, or None

@@ -47,11 +47,13 @@ cdef class RunModels(Runs):
 cdef class LearnedMap(TpMap):
     """As TpMap. ``always``: models are trained whenever a translation page is written, not only after cleaning;
     ``runs``: a run that is written in order may begin a model; ``groups``: the groups of translation pages that are
-    cleaned together, or None."""
+    cleaned together, or None; ``learn_ns``: ns of virtual time that training takes for each LPA, and sorting for each
+    page of a group."""
 
     def __cinit__(self, Engine ssd not None, uint64_t cache_bytes, bint fixed=False, *, bint always=True,
-                  bint runs=True, Groups groups=None, **_):
+                  bint runs=True, Groups groups=None, uint32_t learn_ns=0, **_):
         self.groups = groups
+        self.learn_ns = learn_ns
         if groups is not None:
             self.places = <uint32_t*> malloc(groups.group_lpas * sizeof(uint32_t))
             if self.places == NULL:
@@ -211,12 +213,17 @@ cdef class LearnedMap(TpMap):
 
     cdef int cleaned(self, uint32_t page) except -1 nogil:
         """All newer entries have just gone to the page: ``image`` has the map's PPAs of its LPAs."""
-        cdef int64_t began
         TpMap.cleaned(self, page)
         if (self.always or self.moving) and not self.strays and self.image_of == page:
-            began = wall_ns()
-            self.models.train(page, self.image, self.entries_of(page))
-            self.train_ns += wall_ns() - began
+            self.train(page, self.image, self.entries_of(page))
+        return 0
+
+    cdef int train(self, uint32_t page, const uint32_t* ppas, uint32_t n) noexcept nogil:
+        """Train the models of a translation page; the map's clock goes on by what that takes."""
+        cdef int64_t began = wall_ns()
+        self.models.train(page, ppas, n)
+        self.train_ns += wall_ns() - began
+        self.ssd.map_ns += <int64_t> self.learn_ns * n
         return 0
 
     cdef int learn_loaded(self, uint32_t page) except -1 nogil:
@@ -235,7 +242,7 @@ cdef class LearnedMap(TpMap):
         while at < self.pending.n and self.pending.lpa[at] < first + n:
             self.now[self.pending.lpa[at] - first] = NONE
             at += 1
-        self.models.train(page, self.now, n)
+        self.train(page, self.now, n)
         self.pages_retrained += 1
         return 0
 
@@ -260,9 +267,7 @@ cdef class LearnedMap(TpMap):
             self.find_page(page)
             if self.strays:
                 return 0
-            began = wall_ns()
-            self.models.train(page, self.now, self.entries_of(page))
-            self.train_ns += wall_ns() - began
+            self.train(page, self.now, self.entries_of(page))
             for i in range(self.entries_of(page)):
                 if self.now[i] == NONE:
                     continue
@@ -272,6 +277,8 @@ cdef class LearnedMap(TpMap):
         began = wall_ns()
         sort(self.places, self.places + n)
         self.sort_ns += wall_ns() - began
+        if self.learn_ns:                   # what moves is known when all was read, trained and sorted
+            self.ssd.now_ns = self.ssd.map_ns + <int64_t> self.learn_ns * n
         return n
 
     cdef int find_page(self, uint32_t page) except -1 nogil:

@@ -357,6 +357,21 @@ def test_groups_are_put_in_order(group: int, lend_share: int) -> None:
     assert figures(alone)["lpas_modelled"] < found["lpas_modelled"] / 2
 
 
+def test_training_and_sorting_may_take_virtual_time() -> None:
+    """The same operations, later."""
+    found = {}
+    for learn_ns in (0, 100, 10_000):
+        rnd, device, t_ns = random.Random(5), grouped(learn_ns=learn_ns), 0
+        write(device, 0, GROUPED.lpas)
+        for _ in range(4_000):
+            lpa = rnd.randrange(GROUPED.lpas)
+            t_ns = device.ssd.write_pages(np.array([lpa], np.uint32), np.frombuffer(page_of(lpa), np.uint8), t_ns)
+        assert device.ssd.mapping.groups_ordered
+        found[learn_ns] = device.stats()["nand"], t_ns
+    assert found[0][0] == found[100][0] == found[10_000][0]
+    assert found[0][1] < found[100][1] < found[10_000][1]
+
+
 def test_a_group_has_a_superblock_of_its_own_while_there_is_room() -> None:
     """Two groups whose pages are written in turn do not mix; all of them have lines."""
     device = grouped(open=2)
