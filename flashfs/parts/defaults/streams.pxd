@@ -1,5 +1,5 @@
 # Placement by appending; see streams.pyx.
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
 
 from flashfs.engine.contract.placement cimport Placement
 
@@ -13,6 +13,7 @@ cdef class Streams(Placement):
     cdef uint32_t most, streams_n
     cdef bint map_together                 # their blocks are opened together, after half of them were filled
     cdef bint map_opens                    # then: they are being opened
+    cdef int64_t map_enough                # the turn stays until so many live on its die
     cdef int map_die                       # the die on which their next block is wanted, or -1
     cdef bint is_spread(self, int stream) noexcept nogil
     cdef int turn_to_emptiest(self) except -1 nogil

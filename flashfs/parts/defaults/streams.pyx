@@ -87,12 +87,17 @@ cdef class Streams(Placement):
 
     cdef int turn_to_emptiest(self) except -1 nogil:
         """The turn of translation pages goes to the open block on the die on which the fewest live; or to a slot
-        without a block, if ``map_die`` has fewer still, has no open block for them, and has a free one."""
+        without a block, if ``map_die`` has fewer still, has no open block for them, and has a free one. It stays until
+        the die has a thirty-second part more: a look at all slots takes time."""
         cdef uint32_t* slots = self.open_of + STREAM_MAP * self.most
         cdef int64_t* living = self.ssd.pool.map_pages
         cdef int64_t least = 0
         cdef uint32_t width = self.width[STREAM_MAP], dies = self.ssd.pool.dies, i, k, die, open_n = 0
         cdef uint32_t best = NONE, empty = NONE
+        i = self.turn[STREAM_MAP]
+        if (slots[i] != NONE and living[slots[i] % dies] < self.map_enough
+                and self.takes_more(slots[i], STREAM_MAP)):
+            return 0
         self.map_die = -1
         for k in range(width):
             i = (self.turn[STREAM_MAP] + 1 + k) % width
@@ -113,6 +118,7 @@ cdef class Streams(Placement):
                 least = living[die]
         if best == NONE or (self.map_die >= 0 and self.ssd.affords_more()):
             best = empty
+        self.map_enough = least + 1 + max(least, 0) // 32
         self.turn[STREAM_MAP] = best
         return 0
 
