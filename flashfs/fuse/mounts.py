@@ -346,5 +346,6 @@ def environment() -> dict[str, str]:
 
 
 def search_path() -> str:
-    """PATH, and the folders with mkfs, fsck and losetup, which an ordinary user's PATH leaves out, and `su` keeps."""
+    """PATH, and the folders with mkfs, fsck and losetup: an ordinary user's PATH has none of them, nor has one after
+    `su`."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])

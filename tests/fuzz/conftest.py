@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import fuzz_bases
 import pytest
+from fuzz_images import Judge
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -15,3 +17,10 @@ def shared_bases(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> No
     kept = (folder if worker_id == "master" else folder.parent) / "fuzz-bases"
     kept.mkdir(exist_ok=True)
     fuzz_bases.KEPT = Path(kept)
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    one = Judge(tmp_path_factory.mktemp("fuzz") / "image")
+    yield one
+    one.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 
 from flashfs.engine.device import metalog
 from nandimg import Header, checksum, page_checksum
@@ -192,3 +193,8 @@ class Picture:
 def picture(raw: bytes) -> Picture:
     """The picture of a sound image."""
     return Picture(raw, unpack(raw[:HEADER_BYTES], "base"))
+
+
+def write(path: Path, p: Picture) -> Path:
+    path.write_bytes(p.raw)
+    return path

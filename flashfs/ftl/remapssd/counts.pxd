@@ -16,6 +16,7 @@ cdef class ReferenceCounts(Validity):
     cdef uint32_t pages_per_block, lpas, shift
     cdef uint64_t pages_n
     cdef readonly uint64_t over_n          # references beyond what four bits can count
+    cdef bint shared                       # some page had two LPAs or more when all were counted
 
     @cython.final
     cdef inline uint32_t at(self, uint32_t lpa) noexcept nogil:

@@ -133,6 +133,7 @@ cdef class ReferenceCounts(Validity):
         cdef uint32_t[::1] live = memoryview(bytearray(4 * self.ssd.nand.blocks)).cast("I")
         zero_memory(self.nibbles, self.pages_n // 2 + 1)
         self.over_n = 0
+        self.shared = False
         with nogil:
             for lpa in range(self.lpas):
                 if lpa + AHEAD < self.lpas and self.at(lpa + AHEAD) < self.pages_n:
@@ -142,6 +143,8 @@ cdef class ReferenceCounts(Validity):
                     continue
                 if self.get(ppa) == 0:
                     live[self.block_of(ppa)] += 1
+                else:
+                    self.shared = True
                 if self.get(ppa) < COUNT_MOST:
                     self.put(ppa, self.get(ppa) + 1)
                 else:

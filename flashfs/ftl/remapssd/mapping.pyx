@@ -254,9 +254,12 @@ cdef class RemapTable(PageTable):
     cdef bint has_strays(self) except -1:
         """Whether two LPAs without an entry are at one page: when it moves, only the LPA in its OOB and those of
         entries go with it. An entry is gone then: no checksum covers NVRAM."""
-        cdef uint64_t* seen = <uint64_t*> calloc(self.counts.pages_n // 64 + 1, 8)
+        cdef uint64_t* seen = NULL
         cdef uint32_t lpa, ppa
         cdef bint found = False
+        if not self.counts.shared:
+            return False
+        seen = <uint64_t*> calloc(self.counts.pages_n // 64 + 1, 8)
         if seen == NULL:
             raise MemoryError
         with nogil:
