@@ -49,7 +49,9 @@ def thinned(cases: Iterable[Any], n: int, first: int = 0) -> list[ParameterSet]:
 
 
 KINDS = limited(STANDS_FOR)
-FEW = limited(("pagemap", "dftl", "geckoftl"))  #: a map in DRAM, in flash with a battery, rebuilt from pages
+THREE = ("pagemap", "dftl", "geckoftl")  #: a map in DRAM, in flash with a battery, rebuilt from pages
+FEW = limited(THREE)
+ONE = limited(["pagemap"], THREE)  #: for what is true of the tool that runs a scheme, not of the scheme
 
 
 def bounded(few: dict[str, int], many: dict[str, int]) -> list[ParameterSet]:

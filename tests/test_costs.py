@@ -21,12 +21,15 @@ def report(name: str, seconds: float, yardstick: float | None = None) -> Any:
     return SimpleNamespace(nodeid=name, user_properties=properties)
 
 
+OLD = {str(i): 2.0 for i in range(50)}
+
+
 @pytest.fixture
 def committed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A file that says 100 s in all, made on a machine that needed half as much again."""
     monkeypatch.setattr(costs, "YARDSTICK_S", 0.02)
     path = tmp_path / "durations.json"
-    tests = {"b": 50.0, "c": 2.0, "d": 0.5}
+    tests = {**OLD, "b": 50.0, "c": 20.0}
     path.write_text(json.dumps({"sum_s": 100.0, "raw_s": 150.0, "folders": {}, "tests": tests}))
     monkeypatch.setattr(costs, "FILE", path)
     return path
@@ -48,26 +51,39 @@ def test_one_that_takes_too_long(committed: Path) -> None:
     assert line == "slow one took 21.0 s of processor time; the limit is 20 s"
 
 
-@pytest.mark.parametrize(("scaled", "passes"), [(10.9, True), (11.1, False)])
-def test_all_together(committed: Path, scaled: float, passes: bool) -> None:
-    lines = heard(*(report(str(i), scaled * 1.5, 0.03) for i in range(10))).broken()
+@pytest.mark.parametrize("machine", [0.5, 1.0, 1.8])
+@pytest.mark.parametrize(("new_s", "passes"), [(9.0, True), (11.0, False)])
+def test_new_tests_show_on_any_machine(committed: Path, machine: float, new_s: float, passes: bool) -> None:
+    """Whatever its yardstick says: one of 0.03 s is of a machine that should need half as much again."""
+    lines = heard(*(report(name, machine * seconds, 0.03) for name, seconds in (*OLD.items(), ("new", new_s)))).broken()
     assert (lines == []) is passes
-    assert passes or "111 s of processor time, 100 s before" in lines[0]
+    assert passes or "100 s before; for this machine that is 1.11 times as much" in lines[0]
+
+
+def test_some_that_have_become_dearer_show(committed: Path) -> None:
+    took = {name: seconds * (1.4 if int(name) % 3 == 0 else 1.0) for name, seconds in OLD.items()}
+    (line,) = heard(*(report(name, seconds, 0.02) for name, seconds in took.items())).broken()
+    assert "that is 1.14 times as much" in line
 
 
 @pytest.mark.parametrize(
-    ("raw", "yardstick", "passes"),
+    ("slower", "yardstick", "passes"),
     [
-        pytest.param(19.0, 0.04, True, id="a slower machine, as its yardstick says"),
-        pytest.param(16.0, 0.02, True, id="the machine as before, another yardstick"),
-        pytest.param(19.0, 0.02, False, id="dearer by both"),
+        pytest.param(2.4, 0.04, True, id="a slower machine, as its yardstick says"),
+        pytest.param(1.6, 0.02, True, id="the machine as before, another yardstick"),
+        pytest.param(2.4, 0.02, False, id="dearer by both"),
     ],
 )
-def test_a_sum_has_grown_if_both_clocks_say_so(
-    committed: Path, raw: float, yardstick: float, passes: bool
+def test_all_alike_are_dearer_if_both_clocks_say_so(
+    committed: Path, slower: float, yardstick: float, passes: bool
 ) -> None:
-    lines = heard(*(report(str(i), raw, yardstick) for i in range(10))).broken()
+    lines = heard(*(report(name, slower * seconds, yardstick) for name, seconds in OLD.items())).broken()
     assert (lines == []) is passes
+
+
+def test_other_tests_than_those_of_the_file(committed: Path) -> None:
+    lines = heard(*(report(f"other {i}", 11.0, 0.02) for i in range(10))).broken()
+    assert lines == []  # only the clocks say something, and 1.1 times as much is within what they say
 
 
 def test_a_test_is_too_long_if_both_clocks_say_so(committed: Path) -> None:

@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 import pytest
-from schemes import EACH, FEW, kinds_of, limited
+from schemes import EACH, ONE, kinds_of, limited
 
 from flashfs.crash import Case, campaign, run_case
 from flashfs.crash.bench import Wrong
@@ -17,10 +17,9 @@ from flashfs.crash.tiers import DECAYING, FAULT_KINDS, hurt
 from flashfs.engine.recovery import recovery
 from nandimg._fault_filters import Misdirection
 
-CUTS = 140  #: a scheme; some thousand operations of the flash each
+CUTS = 80  #: a scheme; some thousand operations of the flash each
 SEED = 20261124
 ALL = pytest.mark.parametrize("ftl", EACH)
-FEWER = pytest.mark.parametrize("ftl", FEW)
 #: small programs, each with the fault that it is about
 WORN = f"ftl={{}} preset=tiny-16 fault=wear=3 program='{'w0+40 f ' * 12}'"
 #: a page that takes the place of another one of its block, and the power gone before a read there
@@ -111,7 +110,7 @@ def test_whatever_goes_wrong(ftl: str) -> None:
     assert result.cuts >= CUTS
 
 
-@FEWER
+@pytest.mark.parametrize("ftl", ONE)
 def test_a_line_is_the_case_and_the_case_is_deterministic(ftl: str) -> None:
     for unit in range(3):
         for case in hurt(ftl, 1, unit):

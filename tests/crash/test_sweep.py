@@ -12,7 +12,7 @@ from typing import Any
 
 import plants
 import pytest
-from schemes import EACH, KINDS, STANDS_FOR, limited
+from schemes import EACH, KINDS, STANDS_FOR, limited, rotated
 
 from flashfs import cli
 from flashfs.crash import Case, campaign, every, run_case, tiers
@@ -21,19 +21,11 @@ from flashfs.crash.programs import without_battery
 from flashfs.errors import BindError, FlashfsError, UsageError
 from flashfs.ftl import SCHEMES
 
-
-def quick_parts(ftl: str) -> int:
-    """How many parts of a sweep `make test` has time for."""
-    if any(option.name == "battery" for option in SCHEMES[ftl].options):
-        return 2
-    return int(ftl in STANDS_FOR)
-
-
 CUTS = 320  #: a part
-SCATTERED = 260  #: of tier random; with the host's deaths, they show all but two of the bugs planted
-#: a sweep finds what random cuts find too, but where a battery keeps the map: those get more of it (docs/crash.md)
+SCATTERED = 130  #: of tier random
+#: `make test` has time for one part of a sweep: it finds what random cuts find too, but where a battery keeps the map
 PARTS = [
-    pytest.param(ftl, part, marks=() if part < quick_parts(ftl) else pytest.mark.slow)
+    pytest.param(ftl, part, marks=() if part == 0 and ftl in STANDS_FOR else pytest.mark.slow)
     for ftl, one in SCHEMES.items()
     for part in range(-(-one.ci_cuts // CUTS))
 ]
@@ -61,7 +53,7 @@ def test_sweep(ftl: str, part: int) -> None:
 
 
 @ALL
-@pytest.mark.parametrize("cuts", [SCATTERED, pytest.param(3 * SCATTERED, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cuts", [SCATTERED, pytest.param(6 * SCATTERED, marks=pytest.mark.slow)])
 def test_random_with_cut_recoveries_and_failures(ftl: str, cuts: int) -> None:
     must_survive(campaign.run(ftl, "random", 0, cuts), cuts)
 
@@ -453,7 +445,7 @@ def test_a_chip_that_is_too_small_for_a_scheme_is_left_out(monkeypatch: pytest.M
         tiers.presets_for("wide", ("tiny-8",))
 
 
-@ALL
+@pytest.mark.parametrize("ftl", rotated(3, 3))
 def test_the_page_says_how_many_programs_every_has(ftl: str) -> None:
     """docs/crash.md, "Every program"."""
     row = (len(every.scenes(ftl, 1)), *(tiers.units_count("every", ftl, words) for words in (1, 2, 3)))

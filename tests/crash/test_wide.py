@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 import pytest
-from schemes import FEW, KINDS
+from schemes import KINDS, ONE, THREE, limited
 
 from flashfs import cli
 from flashfs.cli.crash_common import unmet
@@ -25,7 +25,8 @@ from flashfs.ftl import scheme
 from nandimg import PRESETS
 
 SOME = pytest.mark.parametrize("ftl", KINDS)
-FEWER = pytest.mark.parametrize("ftl", FEW)
+#: which differ most: a map in DRAM, one that is rebuilt from pages
+TWO = pytest.mark.parametrize("ftl", limited(("pagemap", "geckoftl"), THREE))
 SEED = 4
 CUTS = 180  #: from which on every rare event of each scheme came up
 PAGE = 4096
@@ -34,7 +35,7 @@ PAGE = 4096
 # --- the tier
 
 
-@FEWER
+@TWO
 def test_large_chips(ftl: str) -> None:
     """Nothing is lost; and every rare event of the scheme came up, or its passing would say little."""
     result = campaign.run(ftl, "wide", SEED, CUTS)
@@ -52,10 +53,11 @@ def test_large_chips(ftl: str) -> None:
     assert all(name.startswith("pages moved") or name in known for name in result.never_met())
 
 
-@FEWER
+@pytest.mark.parametrize("ftl", ONE)
 def test_a_fork_and_its_line_agree(ftl: str) -> None:
     runs: list[tuple[Case, str | None]] = []
     base = tiers.wide_base(ftl, SEED, 1)
+
     def heard(bench: Bench, outcome: Outcome) -> None:
         runs.append((bench.as_case(), outcome.failure and outcome.failure.why))
 
@@ -94,7 +96,7 @@ def test_programs_have_every_kind_of_word() -> None:
 # --- parts of pages
 
 
-@FEWER
+@TWO
 def test_parts_of_pages_through_cuts(ftl: str) -> None:
     """Each operation of a program cut, whose requests all take pages in part; with and without a data cache."""
     program = "w0+6 f w1.3+2 w2.7+3 t3.1+9 c0.2-4.5+6 w5:1000+4000 R f w1.0+1 R"

@@ -328,7 +328,7 @@ def campaign(mode: str, seed: int, cases: int, undone: list[int]) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "cases"),
-    bounded({"sweep": 8, "random": 40, "host": 40}, {"sweep": 40, "random": 150, "host": 120}),
+    bounded({"random": 30, "host": 20}, {"sweep": 40, "random": 150, "host": 120}),
 )
 def test_power_cuts_and_deaths_of_the_host(mode: str, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     undone: list[int] = []

@@ -185,7 +185,7 @@ def cases(name: str, mode: str, n: int, monkeypatch: pytest.MonkeyPatch) -> Iter
             yield from tiers.aimed(rnd, base)
 
 
-@pytest.mark.parametrize(("mode", "n"), bounded({"random": 24, "host": 8}, {"random": 400, "host": 120}))
+@pytest.mark.parametrize(("mode", "n"), bounded({"random": 16, "host": 4}, {"random": 400, "host": 120}))
 def test_power_cuts_and_deaths_of_the_host(ftl: str, mode: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     run, undone = 0, []
     recover = recovery.Recovery.run

@@ -41,7 +41,7 @@ LOG = replace(flash_pvb.LOG, fixed=True)  #: a mount with less would find more r
 TRANSLATION = 2  #: a page's kind
 KINDS = ("dftl-flash", "dftl-late")
 MANY = {"sweep": 1_500, "random": 1_200, "faults": 800, "host": 1_200, "wide": 600}
-FEW = {"sweep": 30, "random": 150, "faults": 100, "host": 70, "wide": 30}
+FEW = {"random": 80, "faults": 60, "host": 30}
 __all__ = ["store"]  # a fixture
 
 

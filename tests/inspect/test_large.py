@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from schemes import limited
 
 import nandimg
 from flashfs import inspect
@@ -44,7 +45,7 @@ def most_mib(program: str) -> int:
 OWN = {"pagemap": 4 * LPAS_MIB, "dftl": 80, "geckoftl": 20, "slimftl": 0, "hpftl": 30, "leaftl": 0, "fast": 500}
 
 
-@pytest.mark.parametrize("ftl", OWN)
+@pytest.mark.parametrize("ftl", limited(("fast", "leaftl"), OWN))
 def test_memory_by_what_is_used(tmp_path: Path, ftl: str) -> None:
     path = used(tmp_path / "chip", ftl, clean=False)
     opened = f"from flashfs.device import Device; Device.open({str(path)!r}).close()"

@@ -114,7 +114,7 @@ CASES = {
 PICTURES = [(case, what, width) for case, (_, kinds) in CASES.items() for what in kinds for width in (COLUMN, PAGE)]
 
 
-@pytest.mark.parametrize(("case", "what", "width"), thinned(PICTURES, 3))
+@pytest.mark.parametrize(("case", "what", "width"), thinned(PICTURES, 6))
 def test_no_word_runs_into_another(case: str, what: str, width: float) -> None:
     check(drawn(figure(table(*CASES[case][0]()), what), width))
 

@@ -423,7 +423,7 @@ def many() -> polars.DataFrame:
                    for dram in (1, 2, 4) for seed in (1, 2) for blocks in (300, 320)))  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", thinned(KINDS, 2))
+@pytest.mark.parametrize("kind", thinned(KINDS, 4))
 def test_svg(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "p.svg"
     draw(figure(many(), kind), path)
@@ -437,7 +437,7 @@ def test_svg(tmp_path: Path, kind: str) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("kind", ["waf", "latency", "dram"])
+@pytest.mark.parametrize("kind", thinned(["waf", "latency", "dram"], 3))
 def test_pdf(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "p.pdf"
     draw(figure(many(), kind), path)

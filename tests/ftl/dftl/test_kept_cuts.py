@@ -10,7 +10,7 @@ from schemes import bounded
 from flashfs.crash import tiers
 from flashfs.crash.bench import Bench
 
-FEW = {"sweep": 200, "random": 100, "host": 80, "faults": 80}
+FEW = {"sweep": 100, "random": 80, "host": 50}
 MANY = {"sweep": 1_500, "random": 600, "host": 600, "faults": 400}
 
 

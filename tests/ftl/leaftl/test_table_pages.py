@@ -386,7 +386,7 @@ def test_dump_explains_translation_pages(tmp_path: Path) -> None:
                 assert shown["content"]["groups"] == f"{row['first_group']} to {last}"
 
 
-FEW = {"sweep": 200, "random": 150, "host": 90, "faults": 90}
+FEW = {"random": 120, "host": 50, "faults": 50}
 MANY = {"sweep": 3_000, "random": 2_000, "host": 1_200, "faults": 1_200}
 
 
