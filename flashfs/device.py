@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import nandimg
 from flashfs import budget
 from flashfs._core import Ssd
+from flashfs.bound import CHECKPOINT_FILLS, FEATURES, PAGE_NUMBERS, check_features, check_trust, stored_options
 from flashfs.budget import Cut, fit
 from flashfs.engine.blocks.pool import SAVED_BYTES, STATE_NAMES
 from flashfs.engine.device import byte_requests
@@ -23,21 +23,16 @@ from flashfs.engine.device.metalog import life_of, newest_slot
 from flashfs.engine.recovery import recovery
 from flashfs.engine.views import block_map
 from flashfs.engine.views.cross_check import cross_check
-from flashfs.errors import BindError, CorruptError, RoomError, UntrustedError, UsageError
-from flashfs.ftl import Scheme, is_registered, scheme
+from flashfs.errors import BindError, RoomError, UsageError
+from flashfs.ftl import Scheme, scheme
 from flashfs.ftl.class_names import name_of
 from flashfs.ftl.common import FEW_BLOCKS, require_pairs
 from flashfs.sizing import op as sizing_op
 from flashfs.sizing.defaults import DEFAULT_FTL
-from nandimg import Feature, Geometry, Image
+from nandimg import Geometry, Image
 from nandimg.header import WRITE_BUFFER
 
 ENGINE_OOB = 20  #: bytes of OOB that the engine stamps; a scheme's own follow
-#: each page's OOB holds the page's number in its block, in bits that belonged to the order before
-PAGE_NUMBERS = Feature("flashfs.page-numbers", "incompatible")
-CHECKPOINT_FILLS = Feature("flashfs.checkpoint-fills", "incompatible")
-#: features of the engine, which an image of any scheme may have ("flashfs.what")
-FEATURES = (CHECKPOINT_FILLS, PAGE_NUMBERS)
 MANY_PAGES = 1 << 24  #: above this, a trial device is collected before the real one is built, which takes a moment
 SYNC_MODES = ("flush", "none")
 SPREAD_SHARE = 8  #: the default ``wear_spread`` is the endurance divided by this
@@ -264,7 +259,7 @@ class Device:
         except UsageError as error:
             raise BindError(f"{image.path}: bound to {name}, which cannot be had: {error}") from None
         check_features(image, of, readonly=readonly)
-        stored = _stored_options(image, of)
+        stored = stored_options(image, of)
         asked = of.resolve(given)
         for key, value in stored.items():
             if key in given and asked.get(key) != value:
@@ -548,54 +543,3 @@ def refusal(name: str, geometry: Geometry, options: dict[str, Any] | None = None
     finally:
         image.close()
     return None
-
-
-def check_trust(path: str | Path | None, name: str) -> None:
-    """UntrustedError if an image's header names an FTL that is not registered: the image would choose code to run."""
-    if ":" in name and not is_registered(name):
-        raise UntrustedError(
-            f"{path}: its header names {name}, which is not registered: to import it as the FTL, use "
-            f"--ftl {shlex.quote(name)}, or --trust for any that an image names"
-        )
-
-
-def upgrade(path: str | Path) -> nandimg.Upgrade:
-    """Upgrade an image to the newest format version, with the features that engine and scheme give to new images; only
-    its header changes. A scheme that is not registered is not asked for its features. ImageError for a file that is not
-    a usable image, is in use, or is newer than this program."""
-    image = nandimg.open_image(path)
-    try:
-        name = image.header.ftl
-        features = (*FEATURES, *scheme(name).features) if is_registered(name) else FEATURES
-        image.header.refuse_unknown(path, [feature.name for feature in features], readonly=False)
-        return image.upgrade(features if name else ())
-    finally:
-        image.close()
-
-
-def check_features(image: Image, of: Scheme, *, readonly: bool) -> None:
-    """ImageError if the image has a feature unknown to engine and scheme; BindError if it will be written and lacks a
-    feature that the scheme needs for writing. An image without a feature of the engine is written as before that
-    feature."""
-    known = [feature.name for feature in (*FEATURES, *of.features)]
-    image.header.refuse_unknown(image.path, known, readonly=readonly)
-    there = {feature.name for feature in image.header.features}
-    for feature in of.features:
-        if not readonly and feature.kind != "compatible" and feature.name not in there:
-            raise BindError(f"{image.path}: of version {image.header.version}, without the feature {feature.name}; "
-                            f"`flashfs upgrade {image.path}` adds it")  # fmt: skip
-
-
-def _stored_options(image: Image, of: Scheme) -> dict[str, Any]:
-    """The options fixed at binding, from the header; CorruptError if it holds anything else. An option added after the
-    image was bound has its ``before`` value."""
-    fixed = {option.name: option for option in of.options if option.fixed}
-    out: dict[str, Any] = {name: option.before for name, option in fixed.items() if option.before is not None}
-    for name, value in (image.header.options or {}).items():
-        if name not in fixed:
-            raise CorruptError(f"{image.path}: header: {of.name} stores no option {name!r}")
-        try:
-            out[name] = fixed[name].parse(value)
-        except UsageError as error:
-            raise CorruptError(f"{image.path}: header: {error}") from None
-    return out

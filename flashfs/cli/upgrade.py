@@ -11,7 +11,7 @@ def command(image: options.Image, as_json: options.Json = False) -> None:
     The image gets the features that its FTL writes. Only its header changes; if that is interrupted, the image is as it
     was, or upgraded. Older versions of flashfs cannot open it afterwards.
     """
-    from flashfs.device import upgrade
+    from flashfs.bound import upgrade
 
     done = upgrade(image)
     if as_json:

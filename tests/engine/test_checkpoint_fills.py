@@ -11,8 +11,9 @@ from schemes import EACH
 
 import nandimg
 from flashfs import cli, inspect
+from flashfs.bound import CHECKPOINT_FILLS
 from flashfs.crash import campaign
-from flashfs.device import CHECKPOINT_FILLS, Device
+from flashfs.device import Device
 from flashfs.engine.device import metalog
 from flashfs.engine.device.metalog import FILL_LEAST, FILL_ONES, FILL_ZEROS, LoadedCheckpoint, parse_descriptor, sealed
 from flashfs.errors import CorruptError

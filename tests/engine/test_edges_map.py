@@ -2,82 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from known_pages import FLAG_LOST, PAGE, all_spares, content, figures, held, lost, places, same, scattered, spoil, wreck
 from misplaced import put
 from schemes import KINDS
 
 import nandimg
 from flashfs import inspect
 from flashfs.device import Device, Front
-from flashfs.errors import CorruptError, UncorrectableError
 from flashfs.ftl import SCHEMES
 from nandimg import Geometry
 from nandimg._fault_filters import BitErrors, HostErrors
 
-PAGE = 512
 GROUPS = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=300, dies=1, channels=1, oob_bytes=160, lpas=3900)
 REGIONS = Geometry(page_bytes=PAGE, pages_per_block=64, blocks=1300, dies=1, channels=1, oob_bytes=64, lpas=70_000)
 ENTRIES = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=160, dies=1, channels=1, oob_bytes=64, lpas=2_000)
 SECOND = 65_536  #: the first LPA of the second region of translation pages
-KIND_USER, TRANSLATION = 1, 2
-FLAG_LOST = 8  #: of a copy that stands for a page that could not be read
-
-
-def content(lpa: int, version: int) -> bytes:
-    return b"%7d %7d" % (lpa, version) + bytes(PAGE - 15)
-
-
-def scattered(device: Device, rnd: random.Random, version: int = 1, part: float = 0.67) -> dict[int, bytes]:
-    """Many LPAs in no order: segments of single pages, so that the table is large."""
-    lpas = rnd.sample(range(device.ssd.lpas), int(device.ssd.lpas * part))
-    for lpa in lpas:
-        device.write(lpa * PAGE, content(lpa, version))
-    device.flush()
-    return {lpa: content(lpa, version) for lpa in lpas}
-
-
-def same(device: Device, model: dict[int, bytes]) -> None:
-    for lpa in range(device.ssd.lpas):
-        assert device.read(lpa * PAGE, PAGE) == model.get(lpa, bytes(PAGE)), lpa
-
-
-def spoil(path: Path, ppa: int, at: int = 40) -> None:
-    """Flip a bit of a page's data."""
-    layout = inspect.header(path)["layout"]
-    with path.open("r+b") as file:
-        file.seek(layout["data_at"] + ppa * PAGE + at)
-        byte = file.read(1)[0]
-        file.seek(-1, os.SEEK_CUR)
-        file.write(bytes([byte ^ 1]))
-
-
-def figures(device: Device) -> dict[str, Any]:
-    return dict(device.stats()["scheme"])
-
-
-def all_spares(device: Device) -> list[inspect.Spare]:
-    """What all pages that can be read say of themselves."""
-    places = [(block, page) for block in range(device.nand.blocks) for page in range(device.nand.pages_per_block)]
-    read = [device.nand.read_spare_area(block, page) for block, page in places]
-    return [inspect.Spare.of(raw) for status, raw in read if status == 1]
-
-
-def places(device: Device) -> dict[int, int]:
-    """Where each LPA is, from the live pages' OOBs alone."""
-    per_block, found = device.nand.pages_per_block, {}
-    for block in range(device.nand.blocks):
-        for page in device.ssd.validity.live_in(block):
-            status, raw = device.nand.read_spare_area(block, page)
-            spare = inspect.Spare.of(raw)
-            if status == 1 and spare.kind == KIND_USER:
-                found[spare.lpa] = block * per_block + page
-    return found
+TRANSLATION = 2
 
 
 # --- translation pages that are moved
@@ -209,7 +154,6 @@ def test_only_the_second_region_was_ever_written(tmp_path: Path) -> None:
     device.close()
 
 
-
 # --- translation pages that are read and written
 
 
@@ -302,6 +246,7 @@ def test_translation_pages_that_come_and_go_take_no_room_for_ever() -> None:
 
 def test_a_checkpoint_that_fails_keeps_what_the_last_one_stands_on(tmp_path: Path) -> None:
     """Superseded pages that it names stay live, and die with the next checkpoint that is whole."""
+
     def run(name: str, at: tuple[int, ...]) -> tuple[Device, dict[int, bytes], HostErrors]:
         def front(chip: nandimg.Chip) -> nandimg.Nand:
             fronts.append(HostErrors(chip, at))
@@ -372,16 +317,6 @@ def test_the_table_is_compacted_every_so_many_pages() -> None:
 
 # --- pages that are not what they say
 
-def wreck(path: Path, *ppas: int) -> None:
-    """Spoil spare areas, and with each its page."""
-    layout = inspect.header(path)["layout"]
-    with path.open("r+b") as file:
-        for ppa in ppas:
-            file.seek(layout["spare_at"] + ppa * layout["stride"] + layout["record_head"] + 2)
-            byte = file.read(1)[0]
-            file.seek(-1, os.SEEK_CUR)
-            file.write(bytes([byte ^ 0x55]))
-
 
 def failing_once(chip: nandimg.Chip) -> nandimg.Nand:
     """What the first programs wrote comes back at the second read only; spare areas at the first."""
@@ -413,20 +348,6 @@ def until_moved(device: Device, model: dict[int, bytes], block: int) -> None:
     raise AssertionError("it was not cleaned")
 
 
-def lost(device: Device) -> set[int]:
-    return {spare.lpa for spare in all_spares(device) if spare.flags & FLAG_LOST}
-
-
-def held(device: Device, model: dict[int, bytes], gone: set[int]) -> None:
-    """Everything but those LPAs, which give EIO."""
-    for lpa in range(device.ssd.lpas):
-        if lpa in gone:
-            with pytest.raises(UncorrectableError):
-                device.read(lpa * PAGE, PAGE)
-        else:
-            assert device.read(lpa * PAGE, PAGE) == model.get(lpa, bytes(PAGE)), lpa
-
-
 def approximate_block(device: Device, where: dict[int, int]) -> tuple[int, dict[int, int]]:
     """A full block of the first LPAs whose table is not exact, and who is on its pages."""
     for block in range(device.nand.blocks):
@@ -454,6 +375,7 @@ def test_a_page_that_says_it_is_its_neighbour_is_not_believed(tmp_path: Path) ->
 
 def test_a_page_that_says_it_is_its_neighbour_at_the_second_try_is_not_believed(tmp_path: Path) -> None:
     """It alone fails once, so it is read and asked about again, by itself."""
+
     def run(name: str, failing: dict[int, int]) -> tuple[Device, dict[int, bytes], BitErrors]:
         fronts: list[BitErrors] = []
 
@@ -542,100 +464,3 @@ def test_what_stands_for_an_unreadable_page_is_as_old_as_that_was(tmp_path: Path
     assert [(one.lpa, one.seq) for one in all_spares(device) if one.flags & FLAG_LOST] == [(was.lpa, was.seq)]
     held(device, model, {was.lpa})
     device.close(clean=False)
-
-
-# --- SlimFTL's shared blocks
-
-#: 256 neighbours have at most 63 candidates of 4 pages: some must go elsewhere
-CROWDED = Geometry(page_bytes=PAGE, pages_per_block=4, blocks=512, oob_bytes=64, lpas=1500)
-
-
-def crowded(path: Path, lpas: int = 256) -> tuple[Device, dict[int, bytes]]:
-    nandimg.create(path, CROWDED)
-    device = Device.open(path, ftl="slimftl", options={"buffer": "0", "wear_spread": "2"})
-    model = {lpa: content(lpa, 1) for lpa in range(lpas)}
-    for lpa, data in model.items():
-        device.write(lpa * PAGE, data)
-    device.flush()
-    return device, model
-
-
-def shared_out(device: Device, where: dict[int, int]) -> dict[int, int]:
-    """LPAs that are not in the block of their virtual block, and that virtual block."""
-    said = {lpa: device.ssd.mapping.explain(lpa) for lpa in where}
-    return {lpa: one["vba"] for lpa, one in said.items() if where[lpa] // 4 != one["pba"]}
-
-
-def test_a_page_that_leaves_its_own_block_is_no_shared_one(tmp_path: Path) -> None:
-    device, model = crowded(tmp_path / "chip")
-    where = places(device)
-    shared = shared_out(device, where)
-    homes = set(shared.values())
-    assert homes
-    assert figures(device)["shared_pages"] == len(shared)
-    for lpa in model:
-        if lpa not in shared and device.ssd.mapping.explain(lpa)["vba"] in homes:
-            device.trim(lpa * PAGE, PAGE)
-            model[lpa] = bytes(PAGE)
-    held(device, model, set())
-    for home in homes:
-        assert device.ssd.mapping.virtual_block(home)["shared"] == list(shared.values()).count(home)
-    for lpa in shared:
-        device.trim(lpa * PAGE, PAGE)
-    assert {device.ssd.mapping.virtual_block(home)["shared"] for home in homes} == {0}
-    device.close()
-
-
-def test_a_shared_page_that_cannot_be_read_is_still_its_lpas(tmp_path: Path) -> None:
-    path = tmp_path / "chip"
-    device, model = crowded(path)
-    where = places(device)
-    victim = min(shared_out(device, where))
-    wreck(path, where[victim])
-    rnd, block = random.Random(7), where[victim] // 4
-    for turn in range(2, 20_000):
-        if where[victim] % 4 not in device.ssd.validity.live_in(block):
-            break
-        lpa = rnd.randrange(256, 1100)
-        model[lpa] = content(lpa, turn)
-        device.write(lpa * PAGE, model[lpa])
-    device.flush()
-    assert lost(device) == {victim}
-    held(device, model, {victim})
-    device.close(clean=False)
-    with Device.open(path) as device:
-        held(device, model, {victim})
-
-
-def test_a_trim_of_a_page_that_is_not_found_is_on_record(tmp_path: Path) -> None:
-    """It cannot be read now, but the next mount may read it: its LPA must stay a hole."""
-    path = tmp_path / "chip"
-    device, model = crowded(path)
-    device.checkpoint()
-    where = places(device)
-    victim = min(shared_out(device, where))
-    alone, found = device.stats()["trim_pages"], next(lpa for lpa in model if lpa not in shared_out(device, where))
-    wreck(path, where[victim])
-    device.trim(victim * PAGE, PAGE)
-    device.flush()
-    assert device.stats()["trim_pages"] == alone + 1
-    device.trim(1_400 * PAGE, PAGE)  # a hole
-    device.flush()
-    assert device.stats()["trim_pages"] == alone + 1
-    device.trim(found * PAGE, PAGE)
-    device.close(clean=False)
-    with Device.open(path) as device:
-        assert device.read(victim * PAGE, PAGE) == bytes(PAGE)
-
-
-def test_a_page_cannot_bear_a_number_that_no_entry_has_room_for(tmp_path: Path) -> None:
-    """64, where the last is 63: it would run over into the next LPA's entry."""
-    path = tmp_path / "chip"
-    device, _ = crowded(path, 8)
-    ppa = places(device)[5]
-    raw = device.nand.read_spare_area(*divmod(ppa, 4))[1]
-    vba = device.ssd.mapping.hasher.place(5, 64)
-    device.close(clean=False)
-    put(path, ppa, None, raw[:20] + vba.to_bytes(4, "little") + b"\x40\0\0\0")
-    with pytest.raises(CorruptError, match="HID 64"):
-        Device.open(path)

@@ -11,8 +11,9 @@ from schemes import KINDS, limited
 
 import nandimg
 from flashfs import cli, inspect
+from flashfs.bound import PAGE_NUMBERS
 from flashfs.crash import Case, run_case
-from flashfs.device import PAGE_NUMBERS, Device
+from flashfs.device import Device
 from flashfs.errors import UncorrectableError
 from nandimg import PRESETS, Geometry
 

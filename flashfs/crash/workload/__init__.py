@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from flashfs.bound import check_trust
 from flashfs.crash.campaign import KEPT, Result
 from flashfs.crash.kill import warm_up
 from flashfs.crash.kill.daemon_lives import adopting
@@ -24,7 +25,6 @@ from flashfs.crash.workload.commands import must_do
 from flashfs.crash.workload.record import UNCUT, places, record, variables
 from flashfs.crash.workload.settings import Folder, Settings, check_machine, default_size
 from flashfs.crash.workload.states import DEFAULT_PLACES, PLACES, Place, Replay, Tape, choose
-from flashfs.device import check_trust
 from flashfs.errors import UsageError
 from flashfs.sizing.defaults import DEFAULT_FTL
 from nandimg import Geometry, image
