@@ -8,7 +8,8 @@ Results are saved after each source; --keep skips the sources that have results.
 package (flashfs/comparison/results), where `flashfs compare` finds them, those of traces to
 tools/results/comparison.json.
 
-With --ftl only these FTLs are played, and their rows replace theirs among the saved ones.
+What is played replaces its rows among the saved ones, and all others stay: without --traces those of traces, with
+--only those of other sources, with --ftl those of other FTLs.
 
     comparison.py [--traces DIR] [--only TEXT] [--ftl A,B] [--pages N] [--keep] [--no-save] [--only-page]
 """
@@ -187,8 +188,8 @@ def main() -> int:
     parser.add_argument("--only-page", action="store_true", help="replay nothing, write the page anew")
     given = parser.parse_args()
     ftls = given.ftl.split(",") if given.ftl else list(SCHEMES)
-    rows = saved() if given.keep or given.only_page or given.ftl else []
-    there = set() if given.ftl else {row["source"] for row in rows}
+    rows = saved()
+    there = {row["source"] for row in rows} if given.keep else set()
     for work in () if given.only_page else all_works(given):
         if work.name in there:
             continue

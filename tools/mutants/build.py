@@ -43,7 +43,7 @@ NAMES = """
     flashfs/ftl/geckoftl/mapping flashfs/ftl/geckoftl/store flashfs/ftl/geckoftl/runs flashfs/ftl/geckoftl/gecko
     flashfs/ftl/remapssd/rmm flashfs/ftl/remapssd/mapping flashfs/ftl/remapssd/counts flashfs/ftl/learnedftl/mapping
     flashfs/ftl/hpftl/mapping flashfs/ftl/sftl/mapping flashfs/ftl/leaftl/group flashfs/ftl/fast/mapping
-    flashfs/ftl/fast/merges
+    flashfs/ftl/fast/merges flashfs/engine/device/durable flashfs/engine/device/writer flashfs/engine/device/upkeep
 """
 MODULES = tuple(f"{name}.pyx" for name in NAMES.split())
 COPIED = ("flashfs", "nandimg", "tests", "bench", "tools", "docs", "examples", "pyproject.toml", "README.md", "SPEC.md",

@@ -18,9 +18,10 @@ COUNTS = (
 )  #: functions that only report figures
 #: the code on which durability across power loss depends: functions of each module, or all of them
 DURABLE: dict[str, str] = {
-    "flashfs/engine/device/ssd.pyx": """sync_image refuse write write_buffered trim flush drain drain_in_order append
-        program_failed open_block barrier pad_pairs pad_blocks pad seq_before make_room chores leave_clean
-        empty_retiring checkpoint resume restore sync_now""",
+    "flashfs/engine/device/ssd.pyx": "write write_buffered trim flush resume restore sync_now",
+    "flashfs/engine/device/durable.pyx": ALL,
+    "flashfs/engine/device/writer.pyx": ALL,
+    "flashfs/engine/device/upkeep.pyx": ALL,
     "flashfs/engine/device/mover.pyx": ALL,
     "flashfs/engine/device/buffer.pyx": "find add settle drop clear sort gather gathered survivors _sum",
     "flashfs/engine/device/metalog.pyx": ALL,

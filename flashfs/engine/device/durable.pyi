@@ -1,0 +1,16 @@
+from flashfs.engine.contract.checkpointer import Checkpointer
+from flashfs.engine.contract.engine import Engine
+from flashfs.engine.device.metalog import MetaLog
+from flashfs.engine.device.mover import Mover
+
+class Durable(Engine):
+    @property
+    def meta(self) -> MetaLog: ...
+    @property
+    def mover(self) -> Mover: ...
+    @property
+    def checkpointer(self) -> Checkpointer: ...
+    @property
+    def syncs(self) -> int: ...
+    @property
+    def durable(self) -> bool: ...
