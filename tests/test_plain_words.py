@@ -82,7 +82,7 @@ def test_pages() -> None:
 
 def commands(command: Any, words: str = "flashfs") -> Iterator[tuple[str, str]]:
     """(what it is of, text) of everything that --help prints."""
-    yield words, f"{command.help}\n{command.epilog}"
+    yield words, f"{command.help}\n{command.ending()}"
     yield from ((f"{words} {one.name}", getattr(one, "help", "") or "") for one in command.params)
     for name, below in getattr(command, "commands", {}).items():
         yield from commands(below, f"{words} {name}")

@@ -62,7 +62,7 @@ def page(path: tuple[str, ...], command: Any, all_commands: dict[tuple[str, ...]
     if below:
         out.append(".SH COMMANDS\n" + rows((f"\\fB{escaped(o[-1])}\\fR", short(one)) for o, one in below.items()))
     out.append(f".SH EXIT STATUS\n{text(EXITS)}")
-    out += ends(command.epilog or "")
+    out += ends(command.ending())
     others = [*below, *([path[:-1]] if len(path) > 1 else [])]
     if others:
         out.append(".SH SEE ALSO\n" + ",\n".join(f".BR {escaped('-'.join(other))} (1)" for other in others))

@@ -78,8 +78,7 @@ def add(app: typer.Typer, name: str) -> None:
     if name in WITH_COMMANDS:
         app.add_typer(module.app, name=name)
     else:
-        views = f"{help.section('Views', module.lines_of_views())}\n\n" if name == "dump" else ""
-        app.command(name, cls=help.Command, epilog=views + examples.of(name))(module.command)
+        app.command(name, cls=getattr(module, "Help", help.Command), epilog=examples.of(name))(module.command)
 
 
 def main() -> None:

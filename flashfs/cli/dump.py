@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from flashfs.cli import complete, options, show, units
+from flashfs.cli import complete, help, options, show, units
 from flashfs.errors import UsageError
 
-#: what each view shows; those of some FTLs alone are in OWN_VIEWS
+#: what each view shows that is no FTL's own
 VIEWS = {
     "header": "what the image says of itself: FTL, options, geometry",
     "blocks": "the block table: state, stream, erases, live pages",
@@ -20,41 +20,38 @@ VIEWS = {
     "recovery": "how a mount would recover the image, step by step",
     "scheme": "all tables of the FTL, or one of them by its name:",
 }
-OWN_VIEWS = {
-    "map": "the map in figures; every FTL has this one",
-    "data": "fast: the data blocks, and whose they are",
-    "logs": "fast: the log blocks, what is reclaimed next first",
-    "hids": "hpftl, slimftl: how many pages each hash function holds",
-    "secondary": "hpftl: the secondary table",
-    "vbt": "slimftl: the virtual block table",
-    "gmd": "leaftl: where its translation pages are",
-    "segments GROUP": "leaftl: levels, segments and CRB of a group",
-    "gtd": "maps in flash: where their translation pages are",
-    "cmt": "maps in flash: the cache, what leaves next first",
-    "newer": "maps in flash: what DRAM has newer than the pages",
-    "translation PAGE": "maps in flash: a translation page",
-    "nodes": "tpftl, learnedftl: the nodes of the cache",
-    "models": "learnedftl: the models, and how exact they are",
-    "groups": "learnedftl: which groups are due to be put in order",
-    "owners": "learnedftl: which group owns which superblock",
-    "tree": "muftl, ibftl: the nodes of the map",
-    "pvb": "muftl: the pages of the validity bitmap",
-    "pvl": "ibftl: the validity log and its pages",
-    "chain BLOCK": "ibftl: the log's entries of a block",
-    "runs": "geckoftl: the runs of Logarithmic Gecko",
-    "run RUN": "geckoftl: a run, 0 is the newest",
-    "gecko BLOCK": "geckoftl: what Gecko says of a block",
-    "references": "remapssd: how many pages have how many references",
-    "rmm": "remapssd: the remapping metadata in NVRAM",
-    "segments SUPERBLOCK": "remapssd: the entries of a superblock",
-    "sharers PPA": "remapssd: the LPAs that share a page",
-}
+
+
+class Help(help.Command):
+    """The schemes say what their own views show, and only the help asks them: to load them all takes a moment."""
+
+    def ending(self) -> str:
+        return f"{help.section('Views', lines_of_views())}\n\n{super().ending()}"
 
 
 def lines_of_views() -> list[str]:
     """Of the help, one line for each view."""
     general = [f"{name:21} {about}" for name, about in VIEWS.items()]
-    return [*general, *(f"  {name:19} {about}" for name, about in OWN_VIEWS.items())]
+    return [*general, *(f"  {name:19} {about}" for name, about in own_views().items())]
+
+
+def own_views() -> dict[str, str]:
+    """{view and what is numbered: whose it is, and what it shows}."""
+    from flashfs.ftl import SCHEMES
+
+    whose: dict[tuple[str, str], list[str]] = {}
+    for scheme in SCHEMES.values():
+        for name in (*scheme.views, *scheme.numbered):
+            unit = scheme.numbered[name][0].upper() if name in scheme.numbered else ""
+            whose.setdefault((f"{name} {unit}".strip(), scheme.about_views[name]), []).append(scheme.name)
+    return {name: f"{owners(have, len(SCHEMES))}: {about}" for (name, about), have in whose.items()}
+
+
+def owners(have: list[str], of: int) -> str:
+    """Two by name, more as the first and how many more."""
+    if len(have) == of:
+        return "every FTL"
+    return ", ".join(have) if len(have) < 3 else f"{have[0]} and {len(have) - 1} more"
 
 
 def command(

@@ -41,10 +41,14 @@ class Plain:
                 with formatter.section(title):
                     formatter.write_dl(rows)
 
+    def ending(self: Any) -> str:
+        """What stands last, line for line: examples."""
+        return self.epilog or ""
+
     def format_epilog(self: Any, ctx: Any, formatter: Any) -> None:
         """Line for line."""
-        if self.epilog:
-            formatter.write(f"\n{self.epilog}\n")
+        if self.ending():
+            formatter.write(f"\n{self.ending()}\n")
 
 
 class Command(Plain, TyperCommand):

@@ -115,12 +115,12 @@ class Scheme:
     ``nand.region(name)``. What is stored there survives a power cut and the process, but not always the host: no
     durable byte of it may be overwritten or freed before a sync has made its replacement durable.
 
-    For ``dump``: ``describe_oob(bytes)`` decodes what the scheme stamped on a page,
-    ``describe_translation(number, bytes)`` one of its translation pages, ``describe_validity(device, number, bytes)`` a
-    page of its validity store. ``views`` are its own tables by name, each a function of the open device that returns
-    plain dicts and lists; ``numbered`` are functions of the device and a number (None: the one with most to show), each
-    with the name of what is numbered. ``charts(device)`` returns what the HTML page draws of it, a dict each;
-    flashfs.ftl.charts makes them. ``origin`` names the package that provides it.
+    For ``dump``: ``describe_oob(bytes)`` decodes what the scheme stamped on a page, ``describe_translation(number,
+    bytes)`` one of its translation pages, ``describe_validity(device, number, bytes)`` a page of its validity store.
+    ``views`` are its own tables by name, each a function of the open device that returns plain dicts and lists;
+    ``numbered`` are functions of the device and a number (None: the one with most to show), each with the name of what
+    is numbered; ``about_views`` has a line for the help on each of both. ``charts(device)`` returns what the HTML page
+    draws of it, a dict each; flashfs.ftl.charts makes them. ``origin`` names the package that provides it.
 
     ``events`` are the rare cases of its structures, where errors hide most easily: how often each occurred since the
     device was opened, as a function of its Ssd. A campaign of power cuts reports those that it never met.
@@ -153,6 +153,7 @@ class Scheme:
     describe_validity: Callable[[Any, int, bytes], dict[str, Any]] = field(default=lambda device, number, raw: {})
     views: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     numbered: Mapping[str, tuple[str, Callable[[Any, int | None], Any]]] = field(default_factory=dict)
+    about_views: Mapping[str, str] = field(default_factory=dict)
     charts: Callable[[Any], list[dict[str, Any]]] = field(default=lambda device: [])
     events: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
     damage_events: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)

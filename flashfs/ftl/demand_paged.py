@@ -287,6 +287,13 @@ EVENTS: Mapping[str, Callable[[Any], int]] = {
     "translation pages written": lambda ssd: ssd.mapping.store.programs,
     "translation pages read": lambda ssd: ssd.mapping.store.reads,
 }
+ABOUT_VIEWS = {
+    "map": "the map in figures",
+    "gtd": "where their translation pages are",
+    "cmt": "the cache, what leaves next first",
+    "newer": "what DRAM has newer than the pages",
+    "translation": "a translation page",
+}
 DAMAGE_EVENTS: Mapping[str, Callable[[Any], int]] = {
     "a translation page was made again": lambda ssd: ssd.mapping.rebuilds
 }
@@ -295,14 +302,15 @@ DAMAGE_EVENTS: Mapping[str, Callable[[Any], int]] = {
 def demand_scheme(
     *, name: str, battery: bool = False, figures: Callable[[Any], dict[str, Any]] | None = None,
     views: Mapping[str, Any] | None = None, numbered: Mapping[str, Any] | None = None,
+    about_views: Mapping[str, str] | None = None,
     events: Mapping[str, Callable[[Any], int]] | None = None,
     damage_events: Mapping[str, Callable[[Any], int]] | None = None,
     pictures: Callable[[Any], list[dict[str, Any]]] | None = None, **own: Any,
 ) -> Scheme:
     """The scheme of a demand-paged map. Fields missing in ``own`` are as in DFTL: only the mapping is replaced, nothing
     is stamped on pages, and a checkpoint has the directory and the newer entries. ``figures`` replaces the view `map`;
-    ``views``, ``numbered``, ``events`` and ``damage_events`` are added to those of every such scheme, ``pictures`` to
-    its charts. With a ``battery``, view `map` also says what that does."""
+    ``views``, ``numbered``, ``about_views``, ``events`` and ``damage_events`` are added to those of every such scheme,
+    ``pictures`` to its charts. With a ``battery``, view `map` also says what that does."""
 
     def of_map(device: Any) -> dict[str, Any]:
         """The mapping in figures."""
@@ -317,6 +325,7 @@ def demand_scheme(
         scheme_oob=0,
         views={"map": of_map, "gtd": gtd, "cmt": cmt, "newer": newer, **(views or {})},
         numbered={"translation": ("page", translation), **(numbered or {})},
+        about_views={**ABOUT_VIEWS, **(about_views or {})},
         charts=drawings,
         events={**(FROM_BATTERY if battery else {}), **EVENTS, **(events or {})},
         damage_events={**DAMAGE_EVENTS, **(damage_events or {})},

@@ -202,6 +202,7 @@ def scheme_of(name: str, cls: type, origin: str = "") -> Scheme:
         options=options,
         describe_oob=lambda raw: {"stamp": raw[:oob_bytes].hex()} if oob_bytes else {},
         views={"map": _map},
+        about_views={"map": "the map in figures"},
         interpreted=True,
         charts=_charts,
         origin=origin or f"{cls.__module__}:{cls.__qualname__}",

@@ -67,11 +67,18 @@ def test_each_view_has_a_line() -> None:
     own = {name for scheme in SCHEMES.values() for name in scheme.views}
     numbered = {f"{name} {unit.upper()}" for scheme in SCHEMES.values() for name, (unit, _) in scheme.numbered.items()}
     assert set(dump.VIEWS) == {f"{name} {unit}".strip() for name, unit in general.items()}
-    assert set(dump.OWN_VIEWS) == own | numbered
-    for name, about in dump.OWN_VIEWS.items():
-        have = [scheme.name for scheme in SCHEMES.values() if name.split()[0] in (*scheme.views, *scheme.numbered)]
-        named = [word for word in re.split(r"[:, ]+", about.partition(":")[0]) if word in SCHEMES]
-        assert set(named) <= set(have), name
+    assert set(dump.own_views()) == own | numbered
+    for scheme in SCHEMES.values():
+        assert set(scheme.about_views) == {*scheme.views, *scheme.numbered}, scheme.name
+    assert max(map(len, dump.lines_of_views())) <= 78
+
+
+@pytest.mark.parametrize(
+    ("have", "said"),
+    [(["a"], "a"), (["a", "b"], "a, b"), (["a", "b", "c"], "a and 2 more"), (list("abcd"), "every FTL")],
+)
+def test_whose_a_view_is(have: str, said: str) -> None:
+    assert dump.owners(list(have), 4) == said
 
 
 # --- examples
@@ -133,9 +140,7 @@ def test_examples_can_be_read(name: str) -> None:
 # --- completion
 
 
-def completed(
-    words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> list[str]:
+def completed(words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a bash offers in place of the last of the words."""
     monkeypatch.setenv("_FLASHFS_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", f"flashfs {words}")
@@ -171,9 +176,7 @@ def test_values_are_completed(
     assert completed(words, capsys, monkeypatch) == offered
 
 
-def test_chips_for_tests_are_not_offered(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chips_for_tests_are_not_offered(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     offered = completed("create --preset ", capsys, monkeypatch)
     assert offered == [name for name in PRESETS if not name.startswith("tiny-")]
 

@@ -116,6 +116,11 @@ SCHEME = Scheme(
                high=1 << 20),
     ),
     views={"map": _map, "data": _data, "logs": _log},
+    about_views={
+        "map": "the map in figures",
+        "data": "the data blocks, and whose they are",
+        "logs": "the log blocks, what is reclaimed next first",
+    },
     charts=_charts,
     year=2007,
     manual="docs/ftl/fast.md",

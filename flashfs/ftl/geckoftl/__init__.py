@@ -100,6 +100,11 @@ SCHEME = demand_scheme(
     numbered={
         "gecko": ("block", views.block), "run": ("run", views.run),
     },
+    about_views={
+        "runs": "the runs of Logarithmic Gecko",
+        "run": "a run, 0 is the newest",
+        "gecko": "what Gecko says of a block",
+    },
     pictures=views.drawn,
     events={
         "runs of Gecko merged": lambda ssd: ssd.validity.gecko.merges,

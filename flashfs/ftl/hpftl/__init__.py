@@ -170,6 +170,11 @@ SCHEME = Scheme(
         replace(STRIPE, help="pages of cleaning, and of collisions, dealt out to one die before the next"),
     ),
     views={"map": _map, "hids": _histogram, "secondary": _secondary},
+    about_views={
+        "map": "the map in figures",
+        "hids": "how many pages each hash function holds",
+        "secondary": "the secondary table",
+    },
     charts=_charts,
     year=2017,
     manual="docs/ftl/hpftl.md",

@@ -68,6 +68,11 @@ SCHEME = demand_scheme(
     describe_validity=views.describe,
     views={"tree": tree, "pvl": views.log},
     numbered={"chain": ("block", views.chain)},
+    about_views={
+        "tree": "the nodes of the map",
+        "pvl": "the validity log and its pages",
+        "chain": "the log's entries of a block",
+    },
     pictures=views.drawn,
     events={
         "translation pages written for the bound": lambda ssd: ssd.mapping.bound_writes,

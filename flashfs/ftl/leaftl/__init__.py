@@ -189,6 +189,11 @@ SCHEME = Scheme(
     describe_translation=_describe_translation,
     views={"map": _map, "gmd": _gmd},
     numbered={"segments": ("GROUP", _group)},
+    about_views={
+        "map": "the map in figures",
+        "gmd": "where its translation pages are",
+        "segments": "levels, segments and CRB of a group",
+    },
     charts=_charts,
     events=_EVENTS,
     damage_events={"a translation page was made again": lambda ssd: ssd.mapping.rebuilds},

@@ -237,6 +237,12 @@ SCHEME = demand_scheme(
         Option("runs", "on", "whether a run that the host writes in order may begin a model", choices=("on", "off")),
     ),
     views={"nodes": nodes, "models": _models, "groups": _group_table, "owners": _owners},
+    about_views={
+        "nodes": "the nodes of the cache",
+        "models": "the models, and how exact they are",
+        "groups": "which groups are due to be put in order",
+        "owners": "which group owns which superblock",
+    },
     pictures=_pictures,
     events={"entries prefetched": lambda ssd: ssd.mapping.prefetched,
             "nodes that left": lambda ssd: ssd.mapping.cmt.deaths,

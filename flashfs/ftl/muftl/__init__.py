@@ -128,6 +128,7 @@ SCHEME = demand_scheme(
     describe_validity=_describe_validity,
     battery=True,
     views={"tree": tree, "pvb": _pvb},
+    about_views={"tree": "the nodes of the map", "pvb": "the pages of the validity bitmap"},
     events={
         "nodes of the tree written": lambda ssd: ssd.mapping.gtd.node_programs,
         "pages of the bitmap written": lambda ssd: ssd.validity.pages_in_flash.programs,

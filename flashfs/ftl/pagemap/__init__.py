@@ -44,6 +44,7 @@ SCHEME = Scheme(
     build=_build,
     options=(STRIPE,),
     views={"map": _map},
+    about_views={"map": "the map in figures"},
     charts=_charts,
     manual="docs/ftl/pagemap.md",
 )

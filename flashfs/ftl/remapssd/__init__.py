@@ -200,6 +200,13 @@ SCHEME = Scheme(
     describe_translation=_describe_logged,
     views={"map": _map, "references": _references, "rmm": lambda device: device.ssd.mapping.rmm.groups_of()},
     numbered={"segments": ("superblock", _segments), "sharers": ("ppa", _sharers)},
+    about_views={
+        "map": "the map in figures",
+        "references": "how many pages have how many references",
+        "rmm": "the remapping metadata in NVRAM",
+        "segments": "the entries of a superblock",
+        "sharers": "the LPAs that share a page",
+    },
     charts=_charts,
     events={
         "pages remapped": lambda ssd: ssd.mapping.done,

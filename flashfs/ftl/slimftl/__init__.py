@@ -156,6 +156,11 @@ SCHEME = Scheme(
     ),
     describe_oob=_describe_oob,
     views={"map": _map, "hids": _histogram, "vbt": _vbt},
+    about_views={
+        "map": "the map in figures",
+        "hids": "how many pages each hash function holds",
+        "vbt": "the virtual block table",
+    },
     charts=_charts,
     year=2020,
     manual="docs/ftl/slimftl.md",

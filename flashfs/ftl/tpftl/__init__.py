@@ -38,6 +38,7 @@ SCHEME = demand_scheme(
                "through the LPAs in order, as many as are cached before it", choices=PREFETCHING),
     ),
     views={"nodes": nodes},
+    about_views={"nodes": "the nodes of the cache"},
     events={"entries prefetched": lambda ssd: ssd.mapping.prefetched,
             "nodes that left": lambda ssd: ssd.mapping.cmt.deaths},
     tight={"cmt_bytes": (500, 900, 3_000), "map_dies": (1, 3)},
