@@ -114,6 +114,8 @@ _ALL = [
            "for what a hash can run into", _tiny(96, 4, 300)),
     Preset("tiny-96q", "96 blocks of 4 pages on four dies: streams as wide as the chip, and always cleaning",
            "striping while space is short", _tiny(96, 4, 110, dies=4)),
+    Preset("tiny-288", "288 blocks of 8 pages on eight dies, and many to spare: all streams are as wide as the chip, "
+           "that of the map too", "pages of metadata on many dies", _tiny(288, 8, 900, dies=8)),
     Preset("tiny-100d", "100 blocks of 4 pages on two dies, five eighths of them data: cleaning, and no block to spare "
            "between two syncs", "order that only a sync keeps", _tiny(100, 4, 251, dies=2)),
     Preset("tiny-20p", "20 blocks of 8 pages of 512 B, in pairs two pages apart: an interrupted upper page takes its "

@@ -22,6 +22,8 @@ ROOMY = ("tiny-48", "tiny-48d", "tiny-48p", "tiny-48k")
 CROWDED = "tiny-96"  #: filled first, so that neighbours compete for the few places that a hash gives them
 #: overwritten several times first, until streams that are several blocks wide run short of space
 STRIPED = ("tiny-96q", "tiny-100d")
+#: beside the others, now and then: pages of a map lie on eight dies, and each stream has eight open blocks
+MANY_DIES = "tiny-288"
 #: filled first as well, in this order of groups of 256 LPAs (none: from the first on): lists of trims fill up, tables
 #: have pages to split and to merge, counts of pages that a hash had to place elsewhere reach their limit
 LARGE = {"tiny-600k": (), "tiny-1600": (), "tiny-1330": (0, 3, 4, 5, 1, 2)}
@@ -354,7 +356,7 @@ def drawn(
         program = trimmed_program(rnd, geometry.lpas, rnd.choice((60, 120, 250)))
     elif preset in large_for(ftl) or preset in (*CREATED, *SELDOM, LARGEST):
         program = wide_program(rnd, geometry, min(length, 40), LARGE.get(preset, ()), odd)
-    elif preset in STRIPED or aged:
+    elif preset in (*STRIPED, MANY_DIES) or aged:
         program = aged_program(rnd, geometry.lpas, rnd.choice((20, 60, 120, 250)))
     else:
         program = random_program(rnd, geometry.lpas, length, geometry.page_bytes if odd else 0)

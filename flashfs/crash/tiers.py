@@ -20,6 +20,7 @@ from flashfs.crash.programs import (
     CROWDED,
     LARGE,
     LARGEST,
+    MANY_DIES,
     SELDOM,
     STRIPED,
     TINY,
@@ -43,6 +44,7 @@ __all__ = ["CROWDED", "TIERS", "TINY", "Tally", "Unit", "presets_for", "random_p
 TAIL = 3  #: words that follow most cuts of a sweep
 SCATTERED = 25  #: cases in a unit of tier random
 FILLED = {CROWDED: 900, "tiny-96q": 300, "tiny-100d": 700}  #: operations that fill a chip, or nearly
+ON_MANY_DIES = 0.03  #: cases on such a chip beside each other one: they take longer
 AIMED = 4  #: deaths of the host that are aimed at one program's syncs
 NEVER = 10**6  #: an operation that no case reaches
 
@@ -94,7 +96,7 @@ def _wide(ftl: str, seed: int, unit: int, bound: int, depth: int) -> Tally:
 def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     """The cases of a unit of tier random: up to three lives, sometimes 4 to 18; options, operations that fail; and
     some whose first life ends in an erase, which leaves a block erased in part."""
-    rnd = random.Random(f"random {ftl} {seed} {unit}")
+    rnd, beside = random.Random(f"random {ftl} {seed} {unit}"), random.Random(f"dies {ftl} {seed} {unit}")
     tiny, filled_first = presets_for(ftl), presets_for(ftl, (*TINY, CROWDED, *STRIPED))[len(presets_for(ftl)) :]
     asked = asked_for(ftl)
     for _ in range(SCATTERED):
@@ -113,6 +115,17 @@ def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         else:
             means = ((filled, 30), (0, 6), (0, 6))[: rnd.randint(1, 3)]
             yield replace(base, cuts=tuple(soon(rnd, mean, at) for at, mean in means))
+        if beside.random() < ON_MANY_DIES:
+            yield from on_many_dies(beside, ftl)
+
+
+def on_many_dies(rnd: random.Random, ftl: str) -> Iterator[Case]:
+    """A case on a chip of many dies that is filled twice, cut at any moment of that or after it; none if the FTL does
+    not fit there."""
+    if fitting_of(ftl, (MANY_DIES,))[0]:
+        base = random_setting(rnd, ftl, MANY_DIES)
+        first = soon(rnd, 300, rnd.choice((0, base.geometry.lpas, 3 * base.geometry.lpas)))
+        yield replace(base, cuts=(first, *(soon(rnd, 12) for _ in range(rnd.randint(0, 2)))))
 
 
 def has_spare(case: Case) -> bool:
@@ -182,6 +195,7 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     """The cases of a unit of tier host: lives that end with the host's death, at any moment or between two operations
     whose order only a sync guarantees; some end with a sync that fails."""
     rnd, short = random.Random(f"host {ftl} {seed} {unit}"), random.Random(f"short {ftl} {seed} {unit}")
+    beside = random.Random(f"host on many dies {ftl} {seed} {unit}")
     presets = presets_for(ftl)
     striped, asked = presets_for(ftl, (*TINY, *STRIPED))[len(presets) :], asked_for(ftl)
     left = SCATTERED
@@ -196,6 +210,9 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         cases = [at_random(rnd, base)] if rnd.random() < 0.3 else list(aimed(rnd, base))
         yield from cases[:left]
         left -= len(cases)
+        if beside.random() < ON_MANY_DIES and fitting_of(ftl, (MANY_DIES,))[0]:
+            base = random_setting(beside, ftl, MANY_DIES, host=True)
+            yield from (at_random(beside, base), *aimed(beside, base))
 
 
 def at_random(rnd: random.Random, base: Case) -> Case:
@@ -330,6 +347,7 @@ def hurt(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     """The cases of a unit of tier faults: the fault menu and spoilt pages, with power cuts between; some on a chip that
     exercises more of the scheme's structures."""
     rnd, beside = random.Random(f"faults {ftl} {seed} {unit}"), random.Random(f"decayed {ftl} {seed} {unit}")
+    dies = random.Random(f"faults on many dies {ftl} {seed} {unit}")
     presets = presets_for(ftl, tuple(preset for preset in TINY if preset != "tiny-8"))
     asked = tuple(preset for preset in asked_for(ftl) if preset not in presets)
     larger = (*presets_for(ftl, (CROWDED, *STRIPED)), *asked)
@@ -358,6 +376,9 @@ def hurt(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         yield replace(base, program=" ".join(words), faults=faults, cuts=cuts_beside(rnd, faults))
         if beside.random() < DECAYED:
             yield decayed(beside, ftl)
+        if dies.random() < ON_MANY_DIES:
+            for case in on_many_dies(dies, ftl):
+                yield replace(case, faults=later_on(dies, random_faults(dies, 120), 4 * case.geometry.lpas))
 
 
 def decayed(rnd: random.Random, ftl: str) -> Case:

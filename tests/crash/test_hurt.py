@@ -123,7 +123,7 @@ def test_everything_on_the_menu_comes_up() -> None:
     cases = [case for unit in range(20) for case in hurt("pagemap", 1, unit)]
     assert {fault.kind for case in cases for fault in case.faults} == set(FAULT_KINDS)
     assert {word for case in cases for word in case.program.split() if word.startswith("x")} == set(SPOILS)
-    assert {len(case.cuts) for case in cases} == {0, 1, 2}
+    assert {len(case.cuts) for case in cases} >= {0, 1, 2}
 
 
 def test_some_chips_decay_between_long_requests() -> None:

@@ -20,10 +20,11 @@ from flashfs.engine.contract.placement cimport Placement
 
 cdef class Streams(Placement):
     """Append: each stream keeps up to ``width`` open blocks, each on a die of its own, and hands out ``stripe`` pages
-    of one before it turns to the next. A stream of width 1 fills a block at a time, and the next one is on the next
-    die. The wear stream has one block, the most worn there is; that of translation pages has one too, or more
-    (``spread_map``), and then each page goes to the die on which the fewest live: those that are read at once are on
-    many dies. A stream that a part registered has as many as the part asked for."""
+    of one before it turns to the next; of a chip with paired pages, whole groups. A stream of width 1 fills a block at
+    a time, and the next one is on the next die. The wear stream has one block, the most worn there is; that of
+    translation pages has one too, or more (``spread_map``), and then each page goes to the die on which the fewest
+    live: those that are read at once are on many dies. A stream that a part registered has as many as the part asked
+    for."""
 
     def __cinit__(self, Engine ssd, uint32_t width_host, uint32_t width_gc, uint32_t stripe, bint pads=False):
         self.ssd = ssd
@@ -181,13 +182,17 @@ cdef class Streams(Placement):
         cdef int stream = self.ssd.pool.stream[block]
         cdef int64_t* living = self.ssd.pool.map_pages
         cdef uint32_t* slot = self.open_of + stream * self.most + self.turn[stream]
+        cdef uint32_t group = 2 * self.ssd.nand.paired_pages, begun
         if slot[0] == block and self.ssd.pool.next_page[block] >= self.ssd.pool.pages_per_block:
             self.shut(slot)
         if self.is_spread(stream):
             living[block % self.ssd.pool.dies] += n
             return 0
+        begun = self.ssd.pool.next_page[block] % group if group else 0
         if self.left[stream] > n:
             self.left[stream] -= n
+        elif begun:                         # each sync pads all groups of paired pages that were begun
+            self.left[stream] = group - begun
         else:
             self.left[stream] = self.stripe
             self.turn[stream] = (self.turn[stream] + 1) % self.width[stream]
