@@ -22,7 +22,8 @@ ROOMY = ("tiny-48", "tiny-48d", "tiny-48p", "tiny-48k")
 CROWDED = "tiny-96"  #: filled first, so that neighbours compete for the few places that a hash gives them
 #: overwritten several times first, until streams that are several blocks wide run short of space
 STRIPED = ("tiny-96q", "tiny-100d")
-#: beside the others, now and then: pages of a map lie on eight dies, and each stream has eight open blocks
+#: beside the others, now and then: pages of a map lie on eight dies, and each stream has eight open blocks. It stays as
+#: it is: all but full, a map in flash takes minutes there
 MANY_DIES = "tiny-288"
 #: filled first as well, in this order of groups of 256 LPAs (none: from the first on): lists of trims fill up, tables
 #: have pages to split and to merge, counts of pages that a hash had to place elsewhere reach their limit
@@ -329,7 +330,7 @@ def random_setting(
     budget; no cut yet. Without ``odd`` its requests are for whole pages. ``aged``: the chip needs cleaning. ``host``:
     the host will die. ``trims``: a long program, mostly of trims."""
     large = preset in large_for(ftl)
-    chip = filled(rnd, ftl, preset) if not large and rnd.random() < 0.15 else ()
+    chip = filled(rnd, ftl, preset) if not large and preset != MANY_DIES and rnd.random() < 0.15 else ()
     geometry = Case(ftl, "", preset, chip=chip).geometry
     program = drawn(rnd, ftl, preset, geometry, odd, aged, trims)
     plp = rnd.random() < 0.15

@@ -251,10 +251,12 @@ cdef class MapBtree(Gtd):
 
     cdef int housekeep(self) except -1 nogil:
         cdef int64_t start = self.mapping.ssd.map_ns
+        cdef uint64_t writes = self.newer.size()
         if self.newer.size() <= self.newer_most:
             return 0
         self.mapping.ssd.will_change()
-        while self.newer.size() > self.newer_most:
+        while self.newer.size() > self.newer_most and writes:
+            writes -= 1                     # on a chip that is all but full, cleaning for a node moves as many pointers
             self.mapping.store.ensure(1)
             self.mapping.store.make_way()   # what was cleaned for that may have superseded pages too
             self.mapping.ssd.map_ns = start
