@@ -30,7 +30,7 @@ LINE = "a line looks like: ftl=slimftl preset=tiny-16 cut=5:prefix program='w3 w
 #: in place of a preset's name: the chip that `flashfs create --size` makes, of 1 to 64 MiB
 CREATED = re.compile("create-([1-9]|[1-5][0-9]|6[0-4])M")
 #: fields of the geometry that may differ from the preset's
-CHIP = ("blocks", "lpas", "pages_per_block", "paired_pages")
+CHIP = ("blocks", "lpas", "pages_per_block", "paired_pages", "dies")
 #: settings that are no options but may also change at each mount
 OTHERS = {"plp": re.compile("[01]"), "dram": re.compile(r"\d{1,12}"), "sync": re.compile("flush|none")}
 

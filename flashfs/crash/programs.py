@@ -22,9 +22,11 @@ ROOMY = ("tiny-48", "tiny-48d", "tiny-48p", "tiny-48k")
 CROWDED = "tiny-96"  #: filled first, so that neighbours compete for the few places that a hash gives them
 #: overwritten several times first, until streams that are several blocks wide run short of space
 STRIPED = ("tiny-96q", "tiny-100d")
-#: beside the others, now and then: pages of a map lie on eight dies, and each stream has eight open blocks. It stays as
-#: it is: all but full, a map in flash takes minutes there
+#: beside the others, now and then: pages of a map lie on eight dies, and each stream has eight open blocks; or it has
+#: another shape
 MANY_DIES = "tiny-288"
+SHAPES_TRIED = 4
+PAGES_MOST = 2_500  #: of a chip of another shape: each of its cases fills it twice
 #: filled first as well, in this order of groups of 256 LPAs (none: from the first on): lists of trims fill up, tables
 #: have pages to split and to merge, counts of pages that a hash had to place elsewhere reach their limit
 LARGE = {"tiny-600k": (), "tiny-1600": (), "tiny-1330": (0, 3, 4, 5, 1, 2)}
@@ -258,6 +260,25 @@ def filled(rnd: random.Random, ftl: str, preset: str) -> tuple[tuple[str, int], 
     return ()
 
 
+def another_shape(rnd: random.Random, ftl: str) -> tuple[tuple[str, int], ...]:
+    """Geometry fields of any small chip that the FTL takes: dies, blocks, pages of a block, paired pages, and so many
+    LPAs that it is 30 to 93 % full; () if it took none of a few."""
+    for _ in range(SHAPES_TRIED):
+        dies, per_block = rnd.choice((1, 2, 4, 8)), rnd.choice((4, 8, 8, 16, 32))
+        blocks = dies * rnd.randint(max(2, 16 // dies), max(3, PAGES_MOST // per_block // dies))
+        pages = min(blocks * per_block, PAGES_MOST)
+        chip = (
+            ("dies", dies),
+            ("pages_per_block", per_block),
+            ("blocks", pages // per_block // dies * dies),
+            ("lpas", pages * rnd.choice((30, 50, 70, 80, 88, 93 if pages < PAGES_MOST // 2 else 85)) // 100),
+            ("paired_pages", rnd.choice((0, 0, 0, 1, 2)) if per_block >= 8 else 0),
+        )
+        if fits(Case(ftl, "", MANY_DIES, chip=chip)):
+            return chip
+    return ()
+
+
 def short_blocks(case: Case) -> Case:
     """The case on a chip with the same number of pages, four per block, if its FTL accepts that. There an interrupted
     erase may leave a checkpoint's descriptor and destroy the page after it, which is the mark of a mount."""
@@ -331,6 +352,8 @@ def random_setting(
     the host will die. ``trims``: a long program, mostly of trims."""
     large = preset in large_for(ftl)
     chip = filled(rnd, ftl, preset) if not large and preset != MANY_DIES and rnd.random() < 0.15 else ()
+    if preset == MANY_DIES and rnd.random() < 0.6:
+        chip = another_shape(rnd, ftl)
     geometry = Case(ftl, "", preset, chip=chip).geometry
     program = drawn(rnd, ftl, preset, geometry, odd, aged, trims)
     plp = rnd.random() < 0.15
@@ -339,7 +362,7 @@ def random_setting(
         tight = {name: rnd.choice(values) for name, values in scheme(ftl).tight.items()}
         case = replace(case, options=tuple({**dict(case.options), **tight}.items()))
     case = with_room(case)
-    if not large and rnd.random() < 0.15:
+    if not large and rnd.random() < 0.15 and "blocks" not in dict(chip):
         case = tightened(rnd, case)
     case = budgeted(rnd, case) if rnd.random() < (0.5 if large else 0.3) else case
     case = random_later(rnd, case, host=host) if rnd.random() < 0.3 else case

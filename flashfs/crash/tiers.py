@@ -44,7 +44,7 @@ __all__ = ["CROWDED", "TIERS", "TINY", "Tally", "Unit", "presets_for", "random_p
 TAIL = 3  #: words that follow most cuts of a sweep
 SCATTERED = 25  #: cases in a unit of tier random
 FILLED = {CROWDED: 900, "tiny-96q": 300, "tiny-100d": 700}  #: operations that fill a chip, or nearly
-ON_MANY_DIES = 0.03  #: cases on such a chip beside each other one: they take longer
+ON_ANOTHER_CHIP = 0.03  #: cases on MANY_DIES, or a chip of another shape, beside each other one: they take longer
 AIMED = 4  #: deaths of the host that are aimed at one program's syncs
 NEVER = 10**6  #: an operation that no case reaches
 
@@ -115,13 +115,13 @@ def scattered(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         else:
             means = ((filled, 30), (0, 6), (0, 6))[: rnd.randint(1, 3)]
             yield replace(base, cuts=tuple(soon(rnd, mean, at) for at, mean in means))
-        if beside.random() < ON_MANY_DIES:
-            yield from on_many_dies(beside, ftl)
+        if beside.random() < ON_ANOTHER_CHIP:
+            yield from on_another_chip(beside, ftl)
 
 
-def on_many_dies(rnd: random.Random, ftl: str) -> Iterator[Case]:
-    """A case on a chip of many dies that is filled twice, cut at any moment of that or after it; none if the FTL does
-    not fit there."""
+def on_another_chip(rnd: random.Random, ftl: str) -> Iterator[Case]:
+    """A case on a chip of many dies, or of any shape, that is filled twice, cut at any moment of that or after it; none
+    if the FTL does not fit there."""
     if fitting_of(ftl, (MANY_DIES,))[0]:
         base = random_setting(rnd, ftl, MANY_DIES)
         first = soon(rnd, 300, rnd.choice((0, base.geometry.lpas, 3 * base.geometry.lpas)))
@@ -210,7 +210,7 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         cases = [at_random(rnd, base)] if rnd.random() < 0.3 else list(aimed(rnd, base))
         yield from cases[:left]
         left -= len(cases)
-        if beside.random() < ON_MANY_DIES and fitting_of(ftl, (MANY_DIES,))[0]:
+        if beside.random() < ON_ANOTHER_CHIP and fitting_of(ftl, (MANY_DIES,))[0]:
             base = random_setting(beside, ftl, MANY_DIES, host=True)
             yield from (at_random(beside, base), *aimed(beside, base))
 
@@ -376,8 +376,8 @@ def hurt(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         yield replace(base, program=" ".join(words), faults=faults, cuts=cuts_beside(rnd, faults))
         if beside.random() < DECAYED:
             yield decayed(beside, ftl)
-        if dies.random() < ON_MANY_DIES:
-            for case in on_many_dies(dies, ftl):
+        if dies.random() < ON_ANOTHER_CHIP:
+            for case in on_another_chip(dies, ftl):
                 yield replace(case, faults=later_on(dies, random_faults(dies, 120), 4 * case.geometry.lpas))
 
 
