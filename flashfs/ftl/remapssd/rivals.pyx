@@ -114,11 +114,16 @@ cdef class GlobalLogInFlash(GlobalLog):
         return 0
 
     cdef int housekeep(self) except -1 nogil:
-        """Program full pages of waiting entries; rewrite the log if it is full or not whole."""
+        """Program full pages of waiting entries; rewrite the log if it is full or not whole, but once: cleaning for its
+        pages logs entries, on a chip that is all but full more than were left out."""
+        cdef bint anew = False
         if self.ssd.frozen:
             return 0
         while not self.flog.is_whole() or self.flog.waiting_n >= self.flog.per_page:
             if self.log_n > self.log_entries or not self.flog.is_whole():
+                if anew:
+                    break
+                anew = True
                 self.reclaim(self.flog.is_whole())
                 if self.flog.waiting_n < self.flog.per_page:
                     break
