@@ -1,5 +1,5 @@
-# The device; schemes and servers cimport it. It is one object, in layers of one file each: Engine, what its parts may ask
-# of it; Durable, Writer, Upkeep; and the host's requests.
+# The device; schemes and servers cimport it. It is one object, in layers of one file each: Engine, what its parts may
+# ask of it; Durable, Writer, Upkeep; and the host's requests.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
