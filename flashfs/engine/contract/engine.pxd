@@ -47,6 +47,7 @@ cdef class Engine:
     cdef readonly uint64_t seq             # the newest sequence number in use
     cdef readonly uint64_t since_checkpoint  # pages programmed since the last checkpoint
     cdef uint64_t since_checkpoint_tables  # those of them that are new pages of tables (a map's, validity's)
+    cdef bint stands_on_dead               # a recovery does, until its checkpoint: dead blocks are erased last of all
     cdef bint checkpoint_due               # cleaning needs a checkpoint before the next flush ends
     cdef readonly list alarms              # damage found since the mount that no power cut can cause; None: none
     cdef readonly object failed            # None, or why the device refuses changes

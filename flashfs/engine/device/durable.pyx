@@ -44,6 +44,8 @@ cdef class Durable(Engine):
         cdef uint32_t floor = 0 if stream == STREAM_META else self.meta_floor
         if stream == STREAM_HOST:
             floor += self.gc_need
+        if self.stands_on_dead:
+            floor = 0
         if self.pool.free_n <= floor and self.pool.pending_n:
             self.sync_for(stream)
         return 0
@@ -66,7 +68,7 @@ cdef class Durable(Engine):
         self.pad_pairs()
         self.sync_moves()
         self.syncs += 1
-        self.pool.release_pending(self.pool.before_trims if self.meta.pending_n else self.pool.pending_n)
+        self.release(self.pool.before_trims if self.meta.pending_n else self.pool.pending_n)
         return 0
 
     cdef int64_t open_this(self, uint32_t block, int stream, int cause) except -2 nogil:
@@ -119,9 +121,16 @@ cdef class Durable(Engine):
             self.pad_pairs()
             self.sync_moves()
             self.syncs += 1
-            self.pool.release_pending(self.pool.pending_n)
+            self.release(self.pool.pending_n)
         finally:
             self.in_barrier = False
+        return 0
+
+    cdef int release(self, uint32_t n) except -1 nogil:
+        """After a sync: the first ``n`` dead blocks may be erased. Not while a recovery stands on what is in them, as
+        long as there is another block: if its power is cut, the next one begins where it did."""
+        if not self.stands_on_dead or self.pool.free_n == 0:
+            self.pool.release_pending(n)
         return 0
 
     cdef int sync_moves(self) except -1 nogil:

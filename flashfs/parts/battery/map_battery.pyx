@@ -338,6 +338,7 @@ cdef class MapBattery:
     def stand(self):
         """A recovery believed the words, and is about to change flash. The caller must sync this before it does."""
         self.words.put(STANDS, 1, CAUSE_RECOVERY, self.ssd.now_ns)
+        self.ssd.stands_on_dead = True     # the words name pages that the recovery moves or supersedes
 
     def outdate(self, uint64_t stamp):
         """A recovery that does not use the words, though they are those of its checkpoint, is about to change flash. It
@@ -354,6 +355,7 @@ cdef class MapBattery:
 
     def ends(self):
         """The recovery's checkpoint is durable. If the battery is off, the words do not count from now on."""
+        self.ssd.stands_on_dead = False
         if self.off and self.state == WAITING:
             self.state = REFUSED
             self.stale = True
