@@ -32,19 +32,21 @@ class Help(help.Command):
 def lines_of_views() -> list[str]:
     """Of the help, one line for each view."""
     general = [f"{name:21} {about}" for name, about in VIEWS.items()]
-    return [*general, *(f"  {name:19} {about}" for name, about in own_views().items())]
+    return [*general, *(f"  {name:19} {about}" for name, about in own_views())]
 
 
-def own_views() -> dict[str, str]:
-    """{view and what is numbered: whose it is, and what it shows}."""
+def own_views() -> list[tuple[str, str]]:
+    """(view and what is numbered, whose it is and what it shows). A scheme that says nothing of one has a table there.
+    """
     from flashfs.ftl import SCHEMES
 
     whose: dict[tuple[str, str], list[str]] = {}
     for scheme in SCHEMES.values():
         for name in (*scheme.views, *scheme.numbered):
             unit = scheme.numbered[name][0].upper() if name in scheme.numbered else ""
-            whose.setdefault((f"{name} {unit}".strip(), scheme.about_views[name]), []).append(scheme.name)
-    return {name: f"{owners(have, len(SCHEMES))}: {about}" for (name, about), have in whose.items()}
+            view = f"{name} {unit}".strip(), scheme.about_views.get(name, "a table")
+            whose.setdefault(view, []).append(scheme.name)
+    return [(name, f"{owners(have, len(SCHEMES))}: {about}") for (name, about), have in whose.items()]
 
 
 def owners(have: list[str], of: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +68,19 @@ def test_each_view_has_a_line() -> None:
     own = {name for scheme in SCHEMES.values() for name in scheme.views}
     numbered = {f"{name} {unit.upper()}" for scheme in SCHEMES.values() for name, (unit, _) in scheme.numbered.items()}
     assert set(dump.VIEWS) == {f"{name} {unit}".strip() for name, unit in general.items()}
-    assert set(dump.own_views()) == own | numbered
+    assert {name for name, _ in dump.own_views()} == own | numbered
     for scheme in SCHEMES.values():
         assert set(scheme.about_views) == {*scheme.views, *scheme.numbered}, scheme.name
     assert max(map(len, dump.lines_of_views())) <= 78
+
+
+def test_a_scheme_that_says_nothing_of_its_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = replace(SCHEMES["pagemap"], name="mine", views={"map": len, "own": len}, about_views={"map": "my map"})
+    monkeypatch.setitem(SCHEMES, "mine", other)
+    said = dump.own_views()
+    assert ("own", "mine: a table") in said and ("map", "mine: my map") in said
+    (others,) = [about for name, about in said if name == "map" and not about.startswith("mine")]
+    assert others.endswith(f" and {len(SCHEMES) - 2} more: the map in figures")
 
 
 @pytest.mark.parametrize(

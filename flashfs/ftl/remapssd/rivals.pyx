@@ -114,8 +114,8 @@ cdef class GlobalLogInFlash(GlobalLog):
         return 0
 
     cdef int housekeep(self) except -1 nogil:
-        """Program full pages of waiting entries; rewrite the log if it is full or not whole, but once: cleaning for its
-        pages logs entries, on a chip that is all but full more than were left out."""
+        """Program full pages of waiting entries; rewrite the log if it is full or not whole. Once: its valid entries
+        alone may be more than it holds, for room is asked for by the segment."""
         cdef bint anew = False
         if self.ssd.frozen:
             return 0
