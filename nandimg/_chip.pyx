@@ -356,31 +356,49 @@ cdef class Chip(Nand):
         if self.data_map != NULL:
             munlock(self.data_map, self.data_bytes)
 
-    def maybe_written(self):
-        """As in Nand, from the holes of the file: what was never written is a hole, and reading the records instead
-        would use memory for each page of the file. If the host's file system reports no holes, every block is 1."""
-        self.require_open()
-        if self.path is None:
-            return Nand.maybe_written(self)
-        cdef uint32_t block
-        cdef uint64_t start = self.spare - self.base, block_bytes = <uint64_t> self.pages_per_block * self.stride
-        cdef uint64_t end = start + self.blocks * block_bytes, at = start, hole
-        found = bytearray(self.blocks)
-        cdef uint8_t[::1] out = found
+    def data_runs(self, uint64_t start, uint64_t end):
+        """[(first byte, byte after the last)] of the file from ``start`` to ``end``, without the holes; None if the
+        host's file system cannot say. What was never written is a hole."""
+        cdef uint64_t at = start
+        found = []
         try:
             while at < end:
                 at = os.lseek(self.fd, at, os.SEEK_DATA)
                 hole = min(end, <uint64_t> os.lseek(self.fd, at, os.SEEK_HOLE))
                 if at < end:
-                    block = (at - start) // block_bytes
-                    memset(&out[block], 1, (hole - 1 - start) // block_bytes + 1 - block)
+                    found.append((at, hole))
                 at = hole
         except OSError as error:
             if error.errno != ENXIO:      # ENXIO: no data after this
-                return Nand.maybe_written(self)
+                return None
+        return found
+
+    def maybe_written(self):
+        """As in Nand, from the holes of the file: reading the records instead would use memory for each page of the
+        file. If the host's file system reports no holes, every block is 1."""
+        self.require_open()
+        cdef uint32_t block
+        cdef uint64_t start = self.spare - self.base, block_bytes = <uint64_t> self.pages_per_block * self.stride
+        runs = None if self.path is None else self.data_runs(start, start + self.blocks * block_bytes)
+        if runs is None:
+            return Nand.maybe_written(self)
+        found = bytearray(self.blocks)
+        cdef uint8_t[::1] out = found
+        for at, end in runs:
+            block = (at - start) // block_bytes
+            memset(&out[block], 1, (end - 1 - start) // block_bytes + 1 - block)
         for block in range(self.blocks):
             out[block] |= self.mark(block) != 0   # a hole below the synced mark means that pages are missing
         return found
+
+    def nvram_runs(self, uint64_t offset, uint64_t n):
+        """As in Nand, from the holes of the file."""
+        self.require_open()
+        cdef uint64_t start = self.nvram_base - self.base + offset
+        runs = None if self.path is None else self.data_runs(start, start + n)
+        if runs is None:
+            return Nand.nvram_runs(self, offset, n)
+        return [(offset + at - start, end - at) for at, end in runs]
 
     def find_blank(self):
         """Find the blocks without records, from the holes of the file. Reading records there would use a page of the

@@ -28,13 +28,34 @@ static inline void zero_memory(void *at, size_t bytes) {
     memset((void *)end, 0, (uintptr_t)at + bytes - end);
 }
 
+/* How many bytes from `at` on are zeros, `bytes` at most. */
+static inline size_t zeros_from(const void *at, size_t bytes) {
+    const uint8_t *from = (const uint8_t *)at;
+    uint64_t words[32], word, some;
+    size_t n = 0, i;
+    for (; bytes - n >= sizeof words; n += sizeof words) {
+        memcpy(words, from + n, sizeof words);
+        for (i = 0, some = 0; i < 32; i++)
+            some |= words[i];
+        if (some)
+            break;
+    }
+    for (; bytes - n >= sizeof word; n += sizeof word) {
+        memcpy(&word, from + n, sizeof word);
+        if (word)
+            break;
+    }
+    while (n < bytes && from[n] == 0)
+        n++;
+    return n;
+}
+
 /* Copy into memory that holds zeros: pieces of zeros are not written, and so take no memory. */
 static inline void copy_into_zeros(void *into, const void *of, size_t bytes) {
-    static const uint8_t zeros[4096];
     size_t at, n;
     for (at = 0; at < bytes; at += n) {
-        n = bytes - at < sizeof zeros ? bytes - at : sizeof zeros;
-        if (memcmp((const uint8_t *)of + at, zeros, n) != 0)
+        n = bytes - at < 4096 ? bytes - at : 4096;
+        if (zeros_from((const uint8_t *)of + at, n) < n)
             memcpy((uint8_t *)into + at, (const uint8_t *)of + at, n);
     }
 }

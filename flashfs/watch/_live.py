@@ -39,7 +39,7 @@ def shots(
 ) -> Iterator[tuple[dict[str, Any], Look]]:
     """(figures, the look they end with) of one interval after another, until ``wait`` returns True. The first comes
     after one interval: before that there is no rate. Gone when the mount has ended. ``asked`` as of a Look."""
-    before, due = look(place, asked), time.monotonic()
+    before, due = look(place, asked, blocks=False), time.monotonic()
     while True:
         due = max(due + interval_s, time.monotonic())
         if wait(max(0.0, due - time.monotonic())):

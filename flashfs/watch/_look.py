@@ -53,19 +53,20 @@ class Look:
         return self.config["pid"] == other.config["pid"] and self.at_s >= other.at_s
 
 
-def look(place: Place, asked: Path | None = None) -> Look:
-    """Read the four texts. Gone if the mount has ended; FlashfsError for a text that cannot be used."""
-    texts = {name: _read(place, name) for name in NEEDED}
-    for name, needed in NEEDED.items():
-        for field, kind in needed.items():
-            if not isinstance(texts[name].get(field), kind):
+def look(place: Place, asked: Path | None = None, *, blocks: bool = True) -> Look:
+    """Read the four texts; without ``blocks``, for figures alone, not map.json, which is long on a large chip. Gone if
+    the mount has ended; FlashfsError for a text that cannot be used."""
+    texts = {name: _read(place, name) for name in NEEDED if blocks or name != "map.json"}
+    for name, text in texts.items():
+        for field, kind in NEEDED[name].items():
+            if not isinstance(text.get(field), kind):
                 raise FlashfsError(f"{place.name}/{name} has no {field} that can be read: another version's?")
-    stats, config, blocks = texts["stats.json"], texts["config.json"], texts["map.json"]
+    stats, config, drawn = texts["stats.json"], texts["config.json"], texts.get("map.json", {})
     uptime = stats["server"].get("uptime_s")
     if not isinstance(uptime, int | float):
         raise FlashfsError(f"{place.name}/stats.json has no server.uptime_s that can be read: another version's?")
-    columns = {name: _column(place, blocks, name) for name in ("state", "valid", "erases")}
-    return Look(place.name, float(uptime), stats, texts["smart.json"], config, blocks, columns, asked)
+    columns = {name: _column(place, drawn, name) for name in ("state", "valid", "erases") if drawn}
+    return Look(place.name, float(uptime), stats, texts["smart.json"], config, drawn, columns, asked)
 
 
 def _column(place: Place, blocks: dict[str, Any], name: str) -> NDArray[np.uint32]:

@@ -42,10 +42,11 @@ def most_mib(program: str) -> int:
 
 
 #: MiB of its own that a scheme has there for all LPAs or blocks, whatever is in them
-OWN = {"pagemap": 4 * LPAS_MIB, "dftl": 80, "geckoftl": 20, "slimftl": 0, "hpftl": 30, "leaftl": 0, "fast": 500}
+OWN = {"pagemap": 4 * LPAS_MIB, "dftl": 80, "geckoftl": 20, "slimftl": 0, "hpftl": 30, "leaftl": 0, "fast": 40,
+       "remapssd": 60}
 
 
-@pytest.mark.parametrize("ftl", limited(("fast", "leaftl"), OWN))
+@pytest.mark.parametrize("ftl", limited(("fast", "leaftl", "remapssd"), OWN))
 def test_memory_by_what_is_used(tmp_path: Path, ftl: str) -> None:
     path = used(tmp_path / "chip", ftl, clean=False)
     opened = f"from flashfs.device import Device; Device.open({str(path)!r}).close()"

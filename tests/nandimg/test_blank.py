@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flashfs.device import Device
-from nandimg import Cut, FaultyNand, Geometry, NandError, PowerCut, create, open_image
+from nandimg import Cut, FaultyNand, Geometry, NandError, PowerCut, create, memory_image, open_image
 from nandimg._faults import SHAPES
 
 GEOMETRY = Geometry(page_bytes=4096, pages_per_block=64, blocks=48, oob_bytes=64, lpas=1024)
@@ -123,3 +123,20 @@ def test_a_recovery_looks_at_no_record_of_a_blank_block(tmp_path: Path) -> None:
         assert not device.recovery.clean
         assert resident(path) < 32 * MIB < records
         assert sum(device.nand.counters()["spare_read"]) >= header.geometry.blocks
+
+
+def test_the_runs_of_nvram_that_may_hold_something(tmp_path: Path) -> None:
+    """In a file those that are no holes, and those that the host's kernel read ahead; in memory all."""
+    geometry = Geometry(blocks=16, lpas=1024, nvram_bytes=256 * MIB)
+    create(tmp_path / "chip", geometry)
+    stored = 100 * MIB, 200 * MIB + 8
+    with closing(open_image(tmp_path / "chip")) as image:
+        for offset in stored:
+            image.chip.store_nvram(offset, b"8 bytes!")
+        runs = image.chip.nvram_runs(0, 256 * MIB)
+        assert sum(n for _, n in runs) < 64 * MIB
+        for offset in stored:
+            assert any(at <= offset < offset + 8 <= at + n for at, n in runs)
+            assert image.chip.nvram_runs(offset, 8) == [(offset, 8)]
+    with closing(memory_image(geometry, "file")) as image:
+        assert image.chip.nvram_runs(8, 800) == [(8, 800)]

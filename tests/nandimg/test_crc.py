@@ -48,6 +48,21 @@ def test_it_can_be_continued(first: bytes, second: bytes) -> None:
     assert checksum(second, checksum(first)) == checksum(first + second)
 
 
+@given(st.lists(st.tuples(st.integers(0, 3 << 20), st.integers(1, 200_000), st.integers(1, 255)), max_size=6),
+       st.integers(0, 2**32 - 1), st.integers(0, 7), st.integers(1, 100))  # fmt: skip
+def test_a_large_table_of_runs_of_zeros(runs: list[tuple[int, int, int]], seed: int, at: int, short: int) -> None:
+    """Runs of zeros of a large table are taken together; its pieces are summed byte by byte."""
+    table = bytearray(3 << 20)
+    for first, n, byte in runs:
+        n = min(n, len(table) - first)
+        table[first : first + n] = bytes([byte]) * n
+    whole = memoryview(table)[at : len(table) - short]
+    piece = seed
+    for first in range(0, len(whole), 50_000):
+        piece = checksum(whole[first : first + 50_000], piece)
+    assert checksum(whole, seed) == piece
+
+
 def test_a_page_sum_tells_every_bit_and_is_never_0() -> None:
     page = bytearray(range(256)) * 2
     whole = page_checksum(page)

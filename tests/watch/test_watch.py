@@ -63,6 +63,25 @@ def texts(tmp_path: Path) -> Texts:
     return Texts(tmp_path)
 
 
+def test_a_shot_reads_the_block_map_once(texts: Texts) -> None:
+    """At 2 TiB it has 25 MB, and rates need none of it."""
+    texts.look()
+    asked: list[str] = []
+
+    class Counted(MountPlace):
+        def text(self, name: str) -> dict[str, Any]:
+            asked.append(name)
+            return super().text(name)
+
+    shots = watch.shots(Counted(texts.folder), 0.0)
+    _, look = next(shots)
+    assert len(look.blocks["state"]) == texts.device.nand.blocks
+    assert asked.count("map.json") == 1
+    assert asked.count("stats.json") == 2
+    next(shots)
+    assert asked.count("map.json") == 2
+
+
 def drawn(picture: watch.Picture, width: int, height: int | None, encoding: str = "utf-8") -> list[str]:
     """The lines that a terminal of that size would show."""
     console = Console(width=width, height=height or 100, color_system=None, force_terminal=True)

@@ -8,13 +8,17 @@ becomes the data block.
 A bit for each LPA says whether it is mapped: a block map alone would still find trimmed LPAs.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from flashfs._core cimport NONE, STATE_CLOSED, Engine, MapCheck, Mapping
 from flashfs.ftl.hashing.pairs cimport PairTable
 
 import numpy as np
+
+cdef extern from "huge.h" nogil:
+    void zero_memory(void* at, size_t bytes)
+    size_t zeros_from(const void* at, size_t bytes)
 
 cdef extern from *:
     int popcount "__builtin_popcountll"(uint64_t) nogil
@@ -28,10 +32,13 @@ cdef uint64_t count_bits(const uint8_t[::1] bits) noexcept:
     return n
 
 
-cdef uint32_t next_bit(const uint8_t[::1] bits, uint32_t at, uint32_t end) noexcept:
+cdef uint32_t next_bit(const uint8_t* bits, uint32_t at, uint32_t end) noexcept nogil:
     """The first bit from ``at`` on that is set, or ``end``."""
     while at < end and not bits[at >> 3] >> (at & 7) & 1:
-        at += 1 if at & 7 or bits[at >> 3] else min(end - at, <uint32_t> 8)
+        if at & 7 or bits[at >> 3]:
+            at += 1
+        else:
+            at = <uint32_t> min(<uint64_t> end, at + 8 * <uint64_t> zeros_from(bits + (at >> 3), (end - at + 7) // 8))
     return at
 
 
@@ -45,7 +52,7 @@ cdef class FastMapping(Mapping):
         self.log_pages = log_blocks * self.per_block
         self.log = PairTable(self.log_pages + self.per_block)  # and those of a block that is being merged
         self.data = <uint32_t*> malloc(self.logical_blocks * 4)
-        self.bits = <uint8_t*> malloc(ssd.lpas // 8 + 1)
+        self.bits = <uint8_t*> calloc(ssd.lpas // 8 + 1, 1)
         if self.data == NULL or self.bits == NULL:
             raise MemoryError
         self.reset()
@@ -148,9 +155,9 @@ cdef class FastMapping(Mapping):
         cdef uint64_t at
         cdef uint32_t i, lbn, n = 0
         for at in range(<uint64_t> self.log.mask + 1):
-            if self.log.slots[at].lpa == NONE or self.log.slots[at].ppa // self.per_block != block:
+            if self.log.slots[at].key == 0 or self.log.slots[at].ppa // self.per_block != block:
                 continue
-            lbn = self.log.slots[at].lpa // self.per_block
+            lbn = self.log.lpa_in(at) // self.per_block
             for i in range(n):
                 if lbns[i] == lbn:
                     break
@@ -196,7 +203,7 @@ cdef class FastMapping(Mapping):
 
     def reset(self):
         memset(self.data, 0xFF, self.logical_blocks * 4)
-        memset(self.bits, 0, self.ssd.lpas // 8 + 1)
+        zero_memory(self.bits, self.ssd.lpas // 8 + 1)
         self.log.clear()
         self.mapped_n = 0
 
@@ -267,25 +274,23 @@ cdef class FastMapping(Mapping):
         if (named >= self.ssd.nand.blocks).any() or len(np.unique(named)) != len(named):
             raise ValueError("blocks section: a block that the chip has not, or one for two logical blocks")
         data, ppas = blocks, log
-        lpa = next_bit(mapped, 0, lpas)
+        lpa = next_bit(&mapped[0], 0, lpas)
         while lpa < lpas:
             if not logged[lpa >> 3] >> (lpa & 7) & 1 and data[lpa // self.per_block] == NONE:
                 raise ValueError("an LPA is neither in the log nor has its logical block a data block")
-            lpa = next_bit(mapped, lpa + 1, lpas)
+            lpa = next_bit(&mapped[0], lpa + 1, lpas)
         self.reset()
         memcpy(self.data, &data[0], self.logical_blocks * 4)
         memcpy(self.bits, &mapped[0], len(mapped))
         self.mapped_n = count_bits(mapped)
-        lpa = next_bit(logged, 0, lpas)
+        lpa = next_bit(&logged[0], 0, lpas)
         while lpa < lpas:
             self.log.put(lpa, ppas[at])
             at += 1
-            lpa = next_bit(logged, lpa + 1, lpas)
+            lpa = next_bit(&logged[0], lpa + 1, lpas)
 
     cdef uint32_t next_named(self, uint32_t lpa, uint32_t end) noexcept nogil:
-        while lpa < end and not self.is_mapped(lpa):
-            lpa += 1 if lpa & 7 or self.bits[lpa >> 3] else min(end - lpa, <uint32_t> 8)
-        return lpa
+        return next_bit(self.bits, lpa, end)
 
     def verify(self, bint whole=True):
         """Each mapped page is live, no two LPAs map to one page, and no other page is live."""

@@ -5,9 +5,12 @@ A controller would search its pairs by content; here they are hashed, with open 
 number: the table itself grows when it must, which happens in a recovery only.
 """
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free
 
 from flashfs.engine.blocks.pool cimport NONE
+
+cdef extern from "huge.h" nogil:
+    void zero_memory(void* at, size_t bytes)
 
 PAIR_BYTES = 8  #: u32 LPA, u32 PPA
 
@@ -27,24 +30,24 @@ cdef class PairTable:
     cdef uint32_t slot_of(self, uint32_t lpa) noexcept nogil:
         """The slot of the LPA, or the empty slot where it would be."""
         cdef uint32_t at = self.home(lpa)
-        while self.slots[at].lpa != lpa and self.slots[at].lpa != NONE:
+        while self.slots[at].key and self.slots[at].key != ~lpa:
             at = (at + 1) & self.mask
         return at
 
     cdef uint32_t find(self, uint32_t lpa) noexcept nogil:
         """The LPA's PPA; NONE if it is not in the table."""
         cdef uint32_t at = self.slot_of(lpa)
-        return self.slots[at].ppa if self.slots[at].lpa == lpa else NONE
+        return self.slots[at].ppa if self.slots[at].key else NONE
 
     cdef int put(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
         """Enter the pair, replacing the LPA's old one. MemoryError if the table must grow and cannot."""
         cdef uint32_t at = self.slot_of(lpa)
-        if self.slots[at].lpa == NONE:
+        if self.slots[at].key == 0:
             if (self.n + 1) * <uint64_t> 8 > (self.mask + 1) * <uint64_t> 7:
                 with gil:
                     self.resize(2 * self.n)
                 at = self.slot_of(lpa)
-            self.slots[at].lpa = lpa
+            self.slots[at].key = ~lpa
             self.n += 1
         self.slots[at].ppa = ppa
         return 0
@@ -52,25 +55,23 @@ cdef class PairTable:
     cdef uint32_t drop(self, uint32_t lpa) noexcept nogil:
         """Remove the pair; returns its PPA, NONE if there was none. Later pairs of its cluster close the gap."""
         cdef uint32_t gap = self.slot_of(lpa), at, ppa
-        if self.slots[gap].lpa != lpa:
+        if self.slots[gap].key == 0:
             return NONE
         ppa = self.slots[gap].ppa
         self.n -= 1
         at = gap
         while True:
             at = (at + 1) & self.mask
-            if self.slots[at].lpa == NONE:
+            if self.slots[at].key == 0:
                 break
-            if ((at - self.home(self.slots[at].lpa)) & self.mask) >= ((at - gap) & self.mask):
+            if ((at - self.home(self.lpa_in(at))) & self.mask) >= ((at - gap) & self.mask):
                 self.slots[gap] = self.slots[at]
                 gap = at
-        self.slots[gap].lpa = NONE
+        self.slots[gap].key = 0
         return ppa
 
     cdef int clear(self) noexcept nogil:
-        cdef uint64_t at
-        for at in range(<uint64_t> self.mask + 1):
-            self.slots[at].lpa = NONE
+        zero_memory(self.slots, (<uint64_t> self.mask + 1) * sizeof(Pair))
         self.n = 0
         return 0
 
@@ -81,17 +82,17 @@ cdef class PairTable:
         cdef Pair* fresh
         while room * 7 // 8 <= entries:
             room *= 2
-        fresh = <Pair*> malloc(room * sizeof(Pair))
+        fresh = <Pair*> calloc(room, sizeof(Pair))
         if fresh == NULL:
             raise MemoryError
         self.slots = fresh
         self.mask = <uint32_t> (room - 1)
         self.shift = 64 - (room.bit_length() - 1)
-        self.clear()
+        self.n = 0
         if old != NULL:
             for at in range(before):
-                if old[at].lpa != NONE:
-                    self.put(old[at].lpa, old[at].ppa)
+                if old[at].key:
+                    self.put(~old[at].key, old[at].ppa)
             free(old)
         return 0
 
@@ -103,5 +104,7 @@ cdef class PairTable:
     def pairs(self):
         """[(LPA, PPA)], ascending."""
         cdef uint64_t at
-        return sorted((self.slots[at].lpa, self.slots[at].ppa) for at in range(<uint64_t> self.mask + 1)
-                      if self.slots[at].lpa != NONE)
+        if self.n == 0:  # of a large chip the table has gigabytes
+            return []
+        return sorted((self.lpa_in(at), self.slots[at].ppa) for at in range(<uint64_t> self.mask + 1)
+                      if self.slots[at].key)

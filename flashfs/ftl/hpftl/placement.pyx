@@ -367,12 +367,12 @@ cdef class HpftlCleaning(Greedy):
     cdef uint32_t list_for(self, uint32_t block, uint32_t most) noexcept nogil:
         """Put the PPAs of up to ``most`` secondary pages that hash to the block into ``ppas``, ascending; returns how
         many."""
-        cdef uint32_t at, n = 0, slots = self.map.second.mask + 1, first = block * 2654435761u % slots
-        for at in range(slots):
-            if (self.map.second.slots[(first + at) & self.map.second.mask].lpa == NONE or not self.map.hid_of(
-                    self.map.second.slots[(first + at) & self.map.second.mask].lpa, block)):
+        cdef uint32_t i, at, n = 0, slots = self.map.second.mask + 1, first = block * 2654435761u % slots
+        for i in range(slots):
+            at = (first + i) & self.map.second.mask
+            if self.map.second.slots[at].key == 0 or not self.map.hid_of(self.map.second.lpa_in(at), block):
                 continue
-            self.ppas[n] = self.map.second.slots[(first + at) & self.map.second.mask].ppa
+            self.ppas[n] = self.map.second.slots[at].ppa
             n += 1
             if n == most:
                 break

@@ -26,6 +26,9 @@ cdef class ReferenceCounts(Validity):
     cdef uint32_t block_of(self, uint32_t ppa) noexcept nogil
     cdef uint32_t get(self, uint32_t ppa) noexcept nogil
     cdef int put(self, uint32_t ppa, uint32_t count) noexcept nogil
+    cdef uint32_t next_lpa(self, uint32_t lpa) noexcept nogil
+    cdef uint64_t next_counted(self, uint64_t ppa) noexcept nogil
+    cdef uint64_t next_of_either(self, const uint8_t[::1] n, uint64_t ppa) noexcept
     cdef uint32_t drop(self, uint32_t ppa) noexcept nogil
     cdef int carry(self, uint32_t old, uint32_t new) noexcept nogil
     cdef uint64_t extra(self) noexcept nogil

@@ -13,9 +13,12 @@ from flashfs.engine.contract.validity cimport Validity
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.engine.blocks.victims cimport gained, lost_one
 
+import numpy as np
+
 cdef extern from "huge.h" nogil:
     void want_huge_pages(void* at, size_t bytes)
     void zero_memory(void* at, size_t bytes)
+    size_t zeros_from(const void* at, size_t bytes)
 
 cdef extern from *:
     int lowest_bit "__builtin_ctzll"(unsigned long long) nogil
@@ -118,24 +121,36 @@ cdef class ReferenceCounts(Validity):
 
     cdef uint64_t extra(self) noexcept nogil:
         """References beyond the first of each page."""
-        cdef uint64_t i, n = self.over_n
+        cdef uint64_t i = 0, n = self.over_n, bytes = self.pages_n // 2 + 1
         cdef uint8_t low, high
-        for i in range(self.pages_n // 2 + 1):
+        while i < bytes:
+            if self.nibbles[i] == 0:
+                i += zeros_from(self.nibbles + i, bytes - i)
+                continue
             low = self.nibbles[i] & COUNT_MOST
             high = self.nibbles[i] >> 4
             n += low - (low != 0) + high - (high != 0)
+            i += 1
         return n
+
+    cdef uint32_t next_lpa(self, uint32_t lpa) noexcept nogil:
+        """The first LPA from ``lpa`` on that is mapped, or the number of LPAs."""
+        if lpa < self.lpas and self.table[lpa] == 0:
+            lpa += <uint32_t> (zeros_from(self.table + lpa, <uint64_t> (self.lpas - lpa) * 4) // 4)
+        return lpa
 
     def recount(self):
         """Count the references in the page table. A device never puts more LPAs at a page than can be counted; but if
         the only checkpoint is lost, and its trims with it, there may be more (``over_n``)."""
-        cdef uint32_t lpa, ppa
+        cdef uint32_t lpa, ppa, next = self.next_lpa(0)
         cdef uint32_t[::1] live = memoryview(bytearray(4 * self.ssd.nand.blocks)).cast("I")
         zero_memory(self.nibbles, self.pages_n // 2 + 1)
         self.over_n = 0
         self.shared = False
         with nogil:
-            for lpa in range(self.lpas):
+            while next < self.lpas:
+                lpa = next
+                next = self.next_lpa(lpa + 1)
                 if lpa + AHEAD < self.lpas and self.at(lpa + AHEAD) < self.pages_n:
                     prefetch(self.nibbles + (self.at(lpa + AHEAD) >> 1), 1)
                 ppa = self.at(lpa)
@@ -181,32 +196,51 @@ cdef class ReferenceCounts(Validity):
     def histogram(self):
         """How many pages have each number of references, 0 to 15."""
         cdef uint64_t[16] n
-        cdef uint64_t ppa
+        cdef uint64_t ppa, met = 0
         memset(n, 0, sizeof(n))
         with nogil:
-            for ppa in range(self.pages_n):
+            ppa = self.next_counted(0)
+            while ppa < self.pages_n:
                 n[self.get(<uint32_t> ppa)] += 1
+                met += 1
+                ppa = self.next_counted(ppa + 1)
+        n[0] += self.pages_n - met
         return [n[i] for i in range(16)]
+
+    cdef uint64_t next_counted(self, uint64_t ppa) noexcept nogil:
+        """The first page from ``ppa`` on that may have a reference, or the number of pages."""
+        if ppa & 1 or ppa >= self.pages_n or self.nibbles[ppa >> 1]:
+            return ppa
+        return min(ppa + 2 * zeros_from(self.nibbles + (ppa >> 1), (self.pages_n + 1 - ppa) // 2), self.pages_n)
 
     def check(self):
         """The count of each page is its number of LPAs, and that of each block its pages with references."""
-        cdef uint32_t lpa, block, page, live
+        cdef uint32_t lpa = self.next_lpa(0), block
         cdef uint64_t ppa
-        counted = bytearray(self.pages_n)
-        cdef uint8_t[::1] n = counted
+        cdef uint8_t[::1] n = np.zeros(self.pages_n, np.uint8)  # of blank pages it takes no memory of the host
+        cdef uint32_t[::1] live = np.zeros(self.ssd.nand.blocks, np.uint32)
         problems = []
-        for lpa in range(self.lpas):
+        while lpa < self.lpas:
             if self.at(lpa) < self.pages_n:
                 n[self.at(lpa)] = min(255, n[self.at(lpa)] + 1)
+            lpa = self.next_lpa(lpa + 1)
         for _, ppa in self.ssd.owned_pages():
             n[ppa] = min(255, n[ppa] + 1)
-        for ppa in range(self.pages_n):
+        ppa = self.next_of_either(n, 0)
+        while ppa < self.pages_n:
             if min(n[ppa], <uint8_t> COUNT_MOST) != self.get(<uint32_t> ppa):
                 problems.append(f"PPA {ppa}: {self.get(<uint32_t> ppa)} references counted, {n[ppa]} LPAs are there")
+            live[self.block_of(<uint32_t> ppa)] += self.get(<uint32_t> ppa) != 0
+            ppa = self.next_of_either(n, ppa + 1)
         for block in range(self.ssd.nand.blocks):
-            live = 0
-            for page in range(self.pages_per_block):
-                live += self.get(block * self.pages_per_block + page) != 0
-            if live != self.victims.valid[block]:
-                problems.append(f"block {block}: BVC {self.victims.valid[block]} but {live} pages with references")
+            if live[block] != self.victims.valid[block]:
+                problems.append(f"block {block}: BVC {self.victims.valid[block]} but {live[block]} pages with "
+                                "references")
         return problems
+
+    cdef uint64_t next_of_either(self, const uint8_t[::1] n, uint64_t ppa) noexcept:
+        """The first page from ``ppa`` on that has a count here or in ``n``, or the number of pages."""
+        cdef uint64_t counted = self.next_counted(ppa)
+        if ppa >= counted:
+            return ppa
+        return min(counted, ppa + zeros_from(&n[ppa], self.pages_n - ppa))

@@ -52,6 +52,10 @@ from flashfs.engine.device.ssd cimport Ssd
 
 import numpy
 
+cdef extern from "huge.h" nogil:
+    void zero_memory(void* at, size_t bytes)
+    size_t zeros_from(const void* at, size_t bytes)
+
 cdef enum:
     FRONT_BYTES = 64         # of the region, before the segments
     SEQ_BITS = 42
@@ -131,7 +135,7 @@ cdef class Rmm:
         for i in range(self.superblocks):
             memset(self.groups + i, 0, sizeof(Group))
             self.groups[i].first = self.groups[i].last = NONE
-        memset(self.lr, 0, (self.ssd.lpas // 64 + 1) * 8)
+        zero_memory(self.lr, (self.ssd.lpas // 64 + 1) * 8)
         self.counted = NONE
         self.free_n = self.retired_n = self.used_n = self.valid_n = 0
         self.ring_at = self.retired_from = self.gave_up_at = self.proved_at = self.proved_sync = 0
@@ -581,6 +585,16 @@ cdef class Rmm:
 
     # --- a mount
 
+    def stored(self):
+        """Whether anything may be stored in each segment, an array of bytes. The chip knows the runs that were never
+        written: to read them would take memory of the host for all of the NVRAM."""
+        cdef uint64_t first
+        found = numpy.zeros(self.segments, numpy.uint8)
+        for at, n in self.ssd.nand.nvram_runs(self.at, self.segments * self.segment_bytes):
+            first = (at - self.at) // self.segment_bytes
+            found[first:(at + n - self.at + self.segment_bytes - 1) // self.segment_bytes] = 1
+        return found
+
     def claims(self):
         """All whole entries in NVRAM, an array of CLAIM, in the order of superblocks, stamps and numbers. Entries of an
         atomic command that is not whole have no page (NONE), but their sequence numbers count as used. So does the
@@ -596,8 +610,9 @@ cdef class Rmm:
         self.ssd.now_ns = self.ssd.nand.charge_load(self.at, self.segments * self.segment_bytes, CAUSE_RECOVERY,
                                                     self.ssd.now_ns)
         self.torn_n = 0
+        stored = self.stored()
         for segment in range(self.segments):
-            if not self.head(segment, &stamp, &high, &superblock, &number, &behind):
+            if not stored[segment] or not self.head(segment, &stamp, &high, &superblock, &number, &behind):
                 continue
             rows.append((NONE, NONE, 0, NONE, stamp, NONE, 0, 0, segment, 0, superblock, number))
             for slot in range(self.slots):
@@ -636,13 +651,14 @@ cdef class Rmm:
             return
         self.begin = <uint64_t> self.ssd.nand.nvram_at(self.at, self.segments * self.segment_bytes)
         headed = []
+        cdef const uint8_t[::1] stored = self.stored()
         for segment in range(self.segments):
             self.next_of[segment] = NONE
             self.fill[segment] = 0
-            if self.head(segment, &stamp, &high, &superblock, &number, &behind):
+            if stored[segment] and self.head(segment, &stamp, &high, &superblock, &number, &behind):
                 headed.append((superblock, stamp, number, segment))
                 continue
-            self.dirty[segment] = self.is_dirty(segment)
+            self.dirty[segment] = stored[segment] and self.is_dirty(segment)
             self.ring[self.free_n] = segment
             self.free_n += 1
         for superblock, stamp, number, segment in sorted(headed):
@@ -675,12 +691,7 @@ cdef class Rmm:
                 self.give_up(superblock)
 
     cdef bint is_dirty(self, uint32_t segment) noexcept nogil:
-        cdef const uint64_t* words = <const uint64_t*> self.segment_at(segment)
-        cdef uint32_t i
-        for i in range(self.segment_bytes // 8):
-            if words[i]:
-                return True
-        return False
+        return zeros_from(self.segment_at(segment), self.segment_bytes) < self.segment_bytes
 
     def forget_counts(self):
         self.reclaimed_n = 0
@@ -737,9 +748,11 @@ cdef class Rmm:
             if len(mine) != self.groups[i].valid or used != self.groups[i].used:
                 problems.append(f"superblock {i}: {self.groups[i].valid} of {self.groups[i].used} entries counted as "
                                 f"valid, {len(mine)} of {used} are")
-        for lpa in range(self.ssd.lpas):
-            if self.is_remapped(lpa) and lpa not in proved:
-                problems.append(f"LPA {lpa}: it counts as remapped, and no entry says so")
+        cdef const uint64_t[::1] marks = <const uint64_t[:self.ssd.lpas // 64 + 1]> self.lr
+        for word in numpy.flatnonzero(marks):
+            for lpa in range(64 * word, min(64 * word + 64, self.ssd.lpas)):
+                if self.is_remapped(lpa) and lpa not in proved:
+                    problems.append(f"LPA {lpa}: it counts as remapped, and no entry says so")
         if valid != self.valid_n:
             problems.append(f"{self.valid_n} entries counted as valid, {valid} are")
         if segments + self.free_n + self.retired_n != self.segments:

@@ -18,13 +18,13 @@ cdef extern from "huge.h" nogil:
     void want_huge_pages(void* at, size_t bytes)
     void zero_memory(void* at, size_t bytes)
     void copy_into_zeros(void* into, const void* of, size_t bytes)
+    size_t zeros_from(const void* at, size_t bytes)
 
 cdef extern from *:
     void prefetch "__builtin_prefetch"(const void*, int) nogil
 
 cdef enum:
     PASSED = 4096            # entries that a pass over the table takes before it looks for the next one that is mapped
-    ENTRIES_AT_ONCE = 32     # tested together by a pass over the table, so that the compiler can use SIMD
     AHEAD = 12               # entries prefetched ahead: a table of gigabytes misses the cache at every random page
 
 TABLE = "table"     #: the section of the page table: as in DRAM
@@ -171,15 +171,8 @@ cdef class PageTable(Mapping):
         return n
 
     cdef uint32_t next_named(self, uint32_t lpa, uint32_t end) noexcept nogil:
-        cdef uint32_t i, some = 0
-        while lpa < end and end - lpa >= <uint32_t> ENTRIES_AT_ONCE and self.table[lpa] == 0:
-            for i in range(ENTRIES_AT_ONCE):
-                some |= self.table[lpa + i]
-            if some:
-                break
-            lpa += ENTRIES_AT_ONCE
-        while lpa < end and self.table[lpa] == 0:
-            lpa += 1
+        if lpa < end and self.table[lpa] == 0:
+            lpa += <uint32_t> (zeros_from(self.table + lpa, <uint64_t> (end - lpa) * 4) // 4)
         return lpa
 
     def named(self):
