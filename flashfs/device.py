@@ -23,7 +23,7 @@ from flashfs.engine.device.metalog import life_of, newest_slot
 from flashfs.engine.recovery import recovery
 from flashfs.engine.views import block_map
 from flashfs.engine.views.cross_check import cross_check
-from flashfs.errors import BindError, RoomError, UsageError
+from flashfs.errors import BindError, DeviceFullError, RoomError, UsageError
 from flashfs.ftl import Scheme, scheme
 from flashfs.ftl.class_names import name_of
 from flashfs.ftl.common import FEW_BLOCKS, require_pairs
@@ -267,8 +267,11 @@ class Device:
         return of, of.resolve({**given, **stored})
 
     def recover(self) -> None:
-        """Recover the state from the image."""
-        self.recovery = recovery.Recovery(self.ssd, self.readonly, self._settings.get("repair", False)).run()
+        """Recover the state from the image. DeviceFullError if too few blocks are left even for that."""
+        try:
+            self.recovery = recovery.Recovery(self.ssd, self.readonly, self._settings.get("repair", False)).run()
+        except DeviceFullError as error:
+            raise DeviceFullError(f"{error}; a read-only mount (--readonly) reads what is there") from None
 
     # --- what a host does
 

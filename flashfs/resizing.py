@@ -27,6 +27,7 @@ from flashfs.text import shown, shown_down
 from nandimg.image import is_at
 
 CHUNK = 1 << 20  #: bytes copied at once
+GROWN_BAD = 2  #: the chip's health of a block that has gone bad in use
 CHECKSUM_END = 8  #: of a boot slot: magic and checksum, SPEC.md section 7
 
 
@@ -60,6 +61,7 @@ def resize(path: str | Path, size: int, *, ftl: str | None = None, trust: bool =
         if geometry == before:
             return Resized(size, size, 0, before.op)
         try:
+            _require_blocks(old, geometry)
             with _made_beside(path, old, geometry) as made:
                 copied = _written_again(old.device, made) if old.device is not None else 0
         except BindError as error:
@@ -96,7 +98,7 @@ def _lpas(size: int, old: nandimg.Geometry) -> int:
 def _most_of(path: Path, old: _Old, asked: int) -> str:
     """How much of the chip the FTL can export, in words; "" if that is at least the ``asked`` pages, or the chip is too
     large to be tried, or has no FTL yet."""
-    geometry = old.header.geometry
+    geometry = replace(old.header.geometry, lpas=1, blocks=_healthy_blocks(old))
     if old.device is None or geometry.pages > TRIED_PAGES:
         return ""
     low, high = 0, geometry.pages
@@ -107,7 +109,29 @@ def _most_of(path: Path, old: _Old, asked: int) -> str:
         else:
             high = middle
     flash, most = shown(geometry.physical_bytes), shown_down(low * geometry.page_bytes)
-    return "" if low >= asked else f"{path} has {flash} of flash, of which {old.header.ftl} can export {most} at most"
+    flash = f"{flash} of flash" if geometry.blocks == old.header.geometry.blocks else f"{flash} of flash in good blocks"
+    return "" if low >= asked else f"{path} has {flash}, of which {old.header.ftl} can export {most} at most"
+
+
+def _healthy_blocks(old: _Old) -> int:
+    """Blocks of the chip without as many as have gone bad in use, in whole rows over its dies."""
+    geometry = old.header.geometry
+    rows = -(-int(old.chip.count_health(GROWN_BAD)) // geometry.dies)
+    return max(geometry.dies, geometry.blocks - rows * geometry.dies)
+
+
+def _require_blocks(old: _Old, geometry: nandimg.Geometry) -> None:
+    """BindError if the image would grow beyond what its healthy blocks hold. What it exports now may be more than that:
+    an image in use is not refused."""
+    blocks = _healthy_blocks(old)
+    if old.device is None or blocks == geometry.blocks or geometry.lpas <= old.header.geometry.lpas:
+        return
+    lost = f"{old.chip.count_health(GROWN_BAD)} blocks of it have gone bad"
+    if geometry.lpas >= blocks * geometry.pages_per_block:
+        raise BindError(f"{lost}, and the others hold less")
+    error = refusal(old.header.ftl, replace(geometry, blocks=blocks), _options(old))
+    if error is not None:
+        raise BindError(f"{lost}: {error}")
 
 
 def _nothing_behind(path: Path, device: Device | None, size: int) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from schemes import FEW
+from schemes import FEW, limited
 
 import nandimg
 from flashfs.crash import Case, run_case
 from flashfs.crash.campaign import random_program
+from flashfs.crash.fault_bench import HurtBench
 from flashfs.crash.programs import presets_for
 from flashfs.device import ENGINE_OOB, Device, build_ssd
 from flashfs.engine.device import byte_requests
@@ -151,6 +152,60 @@ def test_a_worn_out_image_opens_for_reading(tmp_path: Path, ftl: str) -> None:
     for lpa, data in flushed.items():
         assert device.read(lpa * device.page_bytes, device.page_bytes) == data, f"LPA {lpa}"
     device.close(clean=False)
+
+
+@pytest.mark.parametrize("ftl", limited(("pagemap", "sftl", "leaftl", "geckoftl")))
+def test_a_worn_out_device_flushes_and_trims(ftl: str) -> None:
+    """Its host has a way out: what was written is durable, and what is trimmed may be room. (Where trims are entries
+    of validity in flash, they may need a block that is not there.)"""
+    case = Case.parse(f"ftl={ftl} preset=tiny-112 opt.buffer=0 fault=wear=4 program='w0'")
+    bench = HurtBench(case)
+    lpas, page = bench.geometry.lpas, bench.geometry.page_bytes
+    rnd = random.Random(1)
+    bench.ssd.format()
+    with pytest.raises(DeviceFullError):
+        for n in range(20_000):
+            byte_requests.write_range(bench.ssd, (rnd.randrange(lpas) if n >= lpas else n) * page, b"w" * page)
+            if n % 16 == 0:
+                bench.ssd.sync_now()
+    bench.ssd.sync_now()
+    try:
+        bench.ssd.trim_pages(0, lpas // 2)
+    except DeviceFullError:
+        assert bench.ssd.validity.in_flash
+    bench.ssd.sync_now()
+    into = bytearray(page)
+    byte_requests.read_range(bench.ssd, (lpas - 1) * page, into)
+    assert into == b"w" * page
+    bench.release()
+
+
+@pytest.mark.parametrize("ftl", limited(("pagemap", "sftl", "slimftl", "leaftl", "remapssd")))
+def test_two_failures_in_a_row_leave_a_recovery_its_room(ftl: str) -> None:
+    """Each of them takes a block of the reserve, and a crash closes the blocks that were open."""
+    rnd = random.Random(5)
+    words = [f"w0+{GEOMETRY.lpas}"] * 3 + [f"w{rnd.randrange(GEOMETRY.lpas)}" for _ in range(60)]
+    case = Case.parse(f"ftl={ftl} preset=tiny-24d opt.buffer=0 program='{' '.join(words)}'")
+    last = run_case(case).operations[0]
+    pairs = [(first, first + 1) for first in rnd.sample(range(last // 3, last), 12)]
+    outcomes = [run_case(replace(case, fail=pair)) for pair in pairs]
+    failures = [outcome.failure for outcome in outcomes if outcome.failure]
+    assert not failures, "\n".join(map(str, failures[:5]))
+
+
+def test_the_error_of_an_image_that_has_no_block_left_names_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nandimg.create(tmp_path / "chip", GEOMETRY)
+    Device.open(tmp_path / "chip", ftl="pagemap").close(clean=False)
+    recovery = type("Full", (), {"__init__": lambda *_: None, "run": full})
+    monkeypatch.setattr("flashfs.device.recovery.Recovery", recovery)
+    with pytest.raises(DeviceFullError, match=r"^no free block is left; a read-only mount \(--readonly\) reads"):
+        Device.open(tmp_path / "chip")
+
+
+def full(_: object) -> None:
+    raise DeviceFullError("no free block is left")
 
 
 def wear_out(path: Path, ftl: str) -> tuple[Fails, dict[int, bytes]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import random
 import struct
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rig import CHECKPOINT, CLEAN, LAST, MOUNT, MOVED, PAGE, TRIM, USER, Rig, forge
@@ -13,10 +15,11 @@ from schemes import KINDS
 
 from flashfs.crash.programs import presets_for, without_battery
 from flashfs.device import Device
-from flashfs.engine.device.metalog import MAGIC_TRIM, parse_descriptor, trim_records
+from flashfs.engine.device.metalog import MAGIC_TRIM, parse_descriptor, trim_records, whole_trims
 from flashfs.errors import CorruptError
 from flashfs.inspect._view import Spare
-from nandimg import PRESETS, Cut, FaultyNand, Geometry, PowerCut
+from nandimg import PRESETS, Cut, FaultyNand, Geometry, PowerCut, create
+from nandimg._faults import SHAPES
 
 ALL = pytest.mark.parametrize("ftl", KINDS)
 ONE_DIE = Geometry(page_bytes=PAGE, pages_per_block=16, blocks=64, channels=1, dies=1, oob_bytes=64, lpas=700)
@@ -215,3 +218,40 @@ def test_pages_that_a_mount_found_are_durable_from_then_on(rig: Rig) -> None:
     for ppa in ppas:
         assert rig.device.nand.synced_pages(ppa // per_block) > ppa % per_block
     rig.kill()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_torn_page_of_trims_on_a_chip_that_keeps_no_data(tmp_path: Path, shape: str) -> None:
+    """There are no sums of data, so it reads as whole: what its OOB says of its records tells."""
+    geometry = PRESETS["tiny-112"].geometry
+    page = geometry.page_bytes
+    for cut in range(1, 4):
+        path = tmp_path / f"{cut}"
+        create(path, geometry, "meta")
+        with Device.open(path, ftl="pagemap", options={"buffer": "0"}) as device:
+            device.write(0, bytes(60 * page))
+
+        def front(chip: Any, cut: int = cut) -> FaultyNand:
+            return FaultyNand(chip, (Cut(cut, shape),))
+
+        device = Device.open(path, front=front, options={"buffer": "0"})
+        with suppress(PowerCut):
+            for lpa in range(0, 56, 2):
+                device.trim(lpa * page, page)
+            device.flush()
+        device.close(clean=False)
+        with Device.open(path) as device:
+            assert device.problems() == []
+            assert device.ssd.mapped(57)
+
+
+def test_a_page_of_trims_has_the_records_that_its_oob_says() -> None:
+    def made(*seqs: int) -> bytes:
+        records = b"".join(struct.pack("<IIQ", 7, 1, seq) for seq in seqs)
+        return (struct.pack("<4sI", MAGIC_TRIM, len(seqs)) + records).ljust(PAGE, b"\0")
+
+    assert whole_trims(made(3, 5, 5), 3, 5) == [(7, 1, 3), (7, 1, 5), (7, 1, 5)]
+    assert whole_trims(made(3, 5, 5), 2, 5) is None
+    assert whole_trims(made(3, 5, 5), 3, 6) is None
+    assert whole_trims(made(5, 3, 5), 3, 5) is None
+    assert whole_trims(bytes(PAGE), 3, 5) is None

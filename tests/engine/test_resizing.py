@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import nandimg
 from flashfs import resizing
 from flashfs.cli import run
 from flashfs.device import Device
-from flashfs.errors import FlashfsError, UsageError
+from flashfs.errors import BindError, FlashfsError, UsageError
 from nandimg import Geometry
 from nandimg.errors import ImageError
 
@@ -127,6 +129,31 @@ def test_what_cannot_be_leaves_the_image_alone(tmp_path: Path) -> None:
     with Device.open(path, readonly=True) as device:
         assert device.read(2500 * PAGE, PAGE) == bytes(range(256)) * 16
     assert len(before) == path.stat().st_size
+
+
+def test_blocks_that_have_gone_bad_hold_nothing(tmp_path: Path) -> None:
+    """An image grows no further than its good blocks allow; to that size it can be filled."""
+    path = tmp_path / "image"
+    nandimg.create(path, CHIP)
+    with Device.open(path, ftl="pagemap") as device:
+        device.write(0, b"kept" * 1024)
+    with closing(nandimg.open_image(path)) as image:
+        blank = [block for block in range(CHIP.blocks) if image.chip.read_spare_area(block, 0)[0] == 0]
+        for block in blank[-150:]:
+            image.chip.retire_block(block)
+        image.chip.synchronise()
+    with pytest.raises(BindError, match=r"in good blocks, of which pagemap can export (.*) MiB at most") as refused:
+        resizing.resize(path, 4500 * PAGE)
+    said = re.search(r"export ([\d.]+) MiB", str(refused.value))
+    assert said is not None
+    lpas = int(float(said[1]) * (1 << 20)) // PAGE
+    assert CHIP.lpas < lpas < 250 * CHIP.pages_per_block
+    resizing.resize(path, lpas * PAGE)
+    with Device.open(path) as device:
+        for lpa in range(1, lpas):
+            device.write(lpa * PAGE, b"full" * 1024)
+        device.flush()
+        assert device.read(0, PAGE) == b"kept" * 1024
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -175,6 +175,7 @@ cdef class BlockPool:
     cdef uint32_t heap_room
     cdef uint32_t* pending
     cdef readonly uint32_t free_n, pending_n, bad_n, retiring_n
+    cdef readonly uint32_t failed_n        # blocks marked bad since the mount
     cdef uint32_t before_trims             # pending blocks that died before the first unlogged trim
     cdef readonly uint32_t spoilt_n    # open blocks whose next page was not erased
     cdef readonly uint64_t last_order, erases_n, programs_n
@@ -197,6 +198,8 @@ cdef class BlockPool:
     cdef int begin(self, uint32_t block, int stream) noexcept nogil
     cdef int64_t allocate_this(self, uint32_t block, int stream, int cause, int64_t t_ns) except -2 nogil
     cdef int64_t allocate(self, int die, int stream, bint worn, int cause, int64_t t_ns) except -2 nogil
+    cdef bint prove_next(self, int cause, int64_t t_ns) except -1 nogil
+    cdef uint32_t coming(self) noexcept nogil
     cdef bint erase(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil
     cdef bint takes_more(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil
     cdef int advance(self, uint32_t block, uint32_t n) noexcept nogil

@@ -57,5 +57,8 @@ class BlockPool:
     def erased_most(self) -> int: ...
     numbers: bool
 
+    @property
+    def failed_n(self) -> int: ...
+
 STREAM_CAUSES: tuple[Any, ...]
 STREAM_BYTES: int

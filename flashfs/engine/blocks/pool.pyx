@@ -209,6 +209,28 @@ cdef class BlockPool:
         self.begin(block, stream)
         return block
 
+    cdef bint prove_next(self, int cause, int64_t t_ns) except -1 nogil:
+        """Erase the next free block of each die now; False if one failed. A reserve that failing erases may use up
+        between two moves of cleaning is none."""
+        cdef uint32_t die, block
+        cdef bint whole = True
+        for die in range(self.dies):
+            if self.heap_n[die] and not self.blank[self.heap[die * self.heap_room]]:
+                block = self.pop(die)
+                if self.made_blank(block, cause, t_ns):
+                    self.blank[block] = 1
+                    self.push(block)
+                else:
+                    whole = False
+        return whole
+
+    cdef uint32_t coming(self) noexcept nogil:
+        """Blocks that are free, or will be after the next sync: not those that are marked bad then."""
+        cdef uint32_t i, n = self.free_n + self.pending_n
+        for i in range(self.pending_n if self.retiring_n else 0):
+            n -= self.retiring[self.pending[i]]
+        return n
+
     cdef bint made_blank(self, uint32_t block, int cause, int64_t t_ns) except -1 nogil:
         """Erase a block that was taken from its heap, unless it is known to be blank; False if the erase failed."""
         cdef uint32_t wear
@@ -344,6 +366,7 @@ cdef class BlockPool:
         self.nand.retire(block)
         self.state[block] = STATE_BAD
         self.bad_n += 1
+        self.failed_n += 1
         if self.retiring[block]:
             self.retiring[block] = 0
             self.retiring_n -= 1

@@ -1,4 +1,3 @@
-
 from flashfs.engine.contract.engine import Engine
 
 class Placement:
@@ -7,3 +6,5 @@ class Placement:
     def ssd(self) -> Engine: ...
     @property
     def pads(self) -> bool: ...
+    @property
+    def refills(self) -> bool: ...

@@ -27,4 +27,6 @@ cdef class Durable(Engine):
     cdef int tell_opened(self, uint32_t block) except -1 nogil
     cdef int pad_pairs(self) except -1 nogil
     cdef int pad_blocks(self) except -1 nogil
+    cdef bint last_is_worth_it(self) noexcept nogil
+    cdef int clean_until_room(self) except -1 nogil
     cdef bint cleans_on(self, uint32_t group) noexcept nogil

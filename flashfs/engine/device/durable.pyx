@@ -8,6 +8,7 @@ from libc.string cimport memset
 
 from flashfs.engine.contract.engine cimport IN_SYNC, Engine
 from flashfs.engine.blocks.pool cimport (
+    CAUSE_GC,
     CAUSE_PAD,
     KIND_PAD,
     NONE,
@@ -192,9 +193,20 @@ cdef class Durable(Engine):
     # --- room
 
     cdef int make_room(self) except -1 nogil:
+        """Clean until a block may be opened for the host. Once an operation has failed, the free blocks that come next
+        are erased here: so no erase fails between two moves, and a reserve is one."""
+        self.clean_until_room()
+        while self.pool.failed_n and not self.stands_on_dead and not self.pool.prove_next(CAUSE_GC, self.now_ns):
+            self.clean_until_room()
+        return 0
+
+    cdef int clean_until_room(self) except -1 nogil:
         cdef uint32_t tries = 0, group = 2 * self.nand.paired_pages
-        while (self.pool.free_n + self.pool.pending_n <= self.meta_floor + self.gc_reserve
+        while (self.pool.coming() <= self.meta_floor + self.gc_reserve
                or (group and tries and tries < 2 * group and self.cleans_on(group))):
+            if self.pool.bad_n and self.pool.coming() <= 1 and not self.last_is_worth_it():
+                with gil:
+                    raise self.full("one block is left, and cleaning would gain too little with it")
             self.cleaning.clean()
             tries += 1
             if tries % GAINLESS == 0:       # pages that are only kept, or not yet known to be dead, may use up the gain
@@ -203,6 +215,13 @@ cdef class Durable(Engine):
                 with gil:
                     raise self.full("cleaning gains nothing")
         return 0
+
+    cdef bint last_is_worth_it(self) noexcept nogil:
+        """Whether cleaning may take the last free block of a worn chip. The erase of what it gains may fail: so it has
+        to gain at least half a block. Else the block is kept: a recovery needs one, and so does cleaning once the host
+        has trimmed something."""
+        cdef uint32_t victim = self.victims.fewest()
+        return victim != NONE and 2 * self.victims.valid[victim] <= self.pages_per_block
 
     cdef bint cleans_on(self, uint32_t group) noexcept nogil:
         """With paired pages, the next sync pads the group that cleaning has begun: up to three pages per victim if each

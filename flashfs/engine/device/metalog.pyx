@@ -552,6 +552,16 @@ def trim_records(raw):
     return list(struct.iter_unpack("<IIQ", memoryview(raw)[TRIM_HEAD.size : TRIM_HEAD.size + 16 * n]))
 
 
+def whole_trims(raw, uint32_t count, uint64_t newest):
+    """As trim_records, of a page whose OOB says so many records up to that sequence number; None if it has others."""
+    try:
+        records = trim_records(raw)
+    except CorruptError:
+        return None
+    seqs = [seq for _, _, seq in records]
+    return records if len(seqs) == count and seqs == sorted(seqs) and seqs[-1:] == [newest] else None
+
+
 def newest_slot(nand):
     """The boot slot with the newest hint, or None."""
     whole = [(hints[0], raw) for raw in (nand.boot_slot(0), nand.boot_slot(1)) if (hints := boot_hints([raw]))]

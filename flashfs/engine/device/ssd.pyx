@@ -48,8 +48,10 @@ from flashfs.engine.device.wear cimport WearLevel
 from flashfs.engine.device.wear_scan cimport WearScan
 from nandimg._nand cimport CAUSES, Nand
 
+from contextlib import suppress
+
 from flashfs.engine.blocks.pool import CAUSE_NAMES
-from flashfs.errors import BindError
+from flashfs.errors import BindError, DeviceFullError
 from nandimg._nand import COUNTED
 
 MOVES = ("gc", "wear", "retire")  #: causes of moves
@@ -277,7 +279,7 @@ cdef class Ssd(Upkeep):
             self.refuse()
         self.host_trim += n
         while n:
-            self.chores()
+            self.chores_if_room()
             self.dirty = True
             part = self.skip_holes(lpa, n)
             lpa += part
@@ -330,14 +332,15 @@ cdef class Ssd(Upkeep):
             self.refuse()
         if not self.dirty:
             return 0
-        self.chores()
+        self.chores_if_room()
         if not self.buffer.in_nvram:
             self.drain()
             if self.placement.pads:
                 self.pad_blocks()
         if self.checkpoint_due:
             with gil:
-                self.checkpoint()
+                with suppress(DeviceFullError):
+                    self.checkpoint()
         self.barrier()
         self.dirty = False
         return 0

@@ -1,5 +1,5 @@
 # What of the device keeps it in order between requests.
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from flashfs.engine.device.cache cimport DataCache
 from flashfs.engine.device.wear cimport WearLevel
@@ -14,9 +14,12 @@ cdef class Upkeep(Writer):
     cdef uint64_t refit_at                 # host pages written at which the cache is resized: the tables may have grown
     cdef uint64_t checkpoint_every
     cdef bint mount_due, dirty
+    cdef uint32_t failed_seen              # failed blocks after which the reserve was restored
     cdef bint hint_may_be_clean            # the newest durable boot hint may name a clean checkpoint
     cdef int refuse(self) except -1 nogil
     cdef int chores(self) except -1 nogil
+    cdef int chores_if_room(self) except -1 nogil
+    cdef int make_room_if_any(self) except -1 nogil
     cdef int leave_clean(self) except -1 nogil
     cdef int empty_retiring(self) except -1 nogil
     cdef int room_for_checkpoint(self) except -1

@@ -7,6 +7,8 @@ from flashfs.engine.contract.engine cimport GOING, IN_CHECKPOINT
 from flashfs.engine.device.writer cimport Writer
 from flashfs.engine.blocks.pool cimport CAUSE_RETIRE, STATE_BAD, STATE_CLOSED, STATE_OPEN
 
+from contextlib import suppress
+
 from flashfs.engine.device.cache import SLOT_BYTES
 from flashfs.errors import DeviceFailedError, DeviceFullError
 
@@ -42,6 +44,9 @@ cdef class Upkeep(Writer):
             self.leave_clean()
         if self.pool.retiring_n:
             self.empty_retiring()
+        if self.pool.failed_n != self.failed_seen:
+            self.failed_seen = self.pool.failed_n
+            self.make_room_if_any()
         self.wear.level()
         self.map_ns = self.now_ns
         self.mapping.housekeep()
@@ -53,6 +58,24 @@ cdef class Upkeep(Writer):
                 or self.meta.room() < max(<uint32_t> 2, 2 * self.nand.paired_pages)):
             with gil:
                 self.checkpoint()
+        return 0
+
+    cdef int make_room_if_any(self) except -1 nogil:
+        """After failed operations, which use up the reserve: a crash that found none would leave the next recovery no
+        block. Without room the device goes on in the blocks that are open."""
+        with gil:
+            with suppress(DeviceFullError):
+                self.make_room()
+        return 0
+
+    cdef int chores_if_room(self) except -1 nogil:
+        """For requests that program no page of the host. Where no room is left, a flush still makes durable what is
+        there, and a trim gives room."""
+        if self.pool.bad_n == 0 and self.pool.free_n > self.meta_floor + self.gc_reserve:
+            return self.chores()
+        with gil:
+            with suppress(DeviceFullError):
+                self.chores()
         return 0
 
     cdef int will_change(self) except -1 nogil:
@@ -88,7 +111,7 @@ cdef class Upkeep(Writer):
         self.drain()
         self.checkpointer.begins(clean)
         if (self.checkpointer.needs_room or (self.validity.in_flash and not self.affords_more())
-                or self.pool.free_n + self.pool.pending_n <= self.meta.checkpoint_blocks):
+                or self.pool.coming() <= self.meta.checkpoint_blocks):
             self.room_for_checkpoint()
         try:
             self.mapping.checkpoint_begins()

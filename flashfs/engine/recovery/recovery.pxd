@@ -20,6 +20,8 @@ cdef class Worker(Mender):
     cdef bint doubts_slots(self, uint64_t trimmed) except -1
     cdef bint is_from_before(self, uint32_t ppa, uint64_t seq) except -1
     cdef int free_more(self, uint32_t enough) except -1
+    cdef int reopen_one(self) except -1
+    cdef bint takes_more(self, uint32_t block) except -1 nogil
     cdef mark_in_log(self, uint32_t block)
     cdef int tell_blocks(self, bint reopens) except -1 nogil
     cdef int mark_unread(self, uint32_t block) except -1 nogil

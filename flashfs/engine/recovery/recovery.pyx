@@ -32,6 +32,8 @@ from flashfs.engine.blocks.pool cimport (
     STATE_FREE,
     STATE_META,
     STATE_OPEN,
+    STREAM_GC,
+    STREAM_HOST,
     STREAM_META,
     Oob,
     order_runs_out,
@@ -421,6 +423,31 @@ cdef class Worker(Mender):
             self.free_more(ssd.meta_floor + (ssd.gc_need if self.from_pages else ssd.gc_reserve))
         return ", ".join(f"{n} {state}" for state, n in ssd.pool.census().items() if n)
 
+    cdef int reopen_one(self) except -1:
+        """Failed operations have used up the reserve, and closing what was open at the crash left cleaning no block to
+        move pages to: let it fill the block with the most room after its last page, if that is proved blank."""
+        cdef uint32_t block, group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)
+        found = []
+        for block in range(self.ssd.pool.blocks):
+            if (self.ssd.pool.state[block] == STATE_CLOSED and self.ssd.pool.next_page[block] % group == 0
+                    and self.ssd.pool.stream[block] in (STREAM_HOST, STREAM_GC)):
+                found.append((self.ssd.pool.next_page[block], block))
+        for _, block in sorted(found):
+            if self.takes_more(block):
+                self.ssd.pool.state[block] = STATE_OPEN
+                self.ssd.pool.stream[block] = STREAM_GC
+                break
+        return 0
+
+    cdef bint takes_more(self, uint32_t block) except -1 nogil:
+        """Whether the next page of a block that was scanned is blank. Nothing may follow a torn page: only the last
+        page of a block is known to need a full read."""
+        cdef Oob oob
+        cdef uint32_t page = self.ssd.pool.next_page[block]
+        return (self.marks[block] & SCANNED and self.marks[block] & HEADED and not self.marks[block] & TORN_IN
+                and page < self.ssd.pages_per_block
+                and self.full_read(block * self.ssd.pages_per_block + page, &oob) == PAGE_ERASED)
+
     cdef int free_more(self, uint32_t enough) except -1:
         """Since the checkpoint, blocks were emptied (and counted as free) whose pages the checkpoint calls live. Check
         closed blocks page by page, those with the fewest live pages first, until more than ``enough`` are free."""
@@ -459,7 +486,6 @@ cdef class Worker(Mender):
         sync is removed: otherwise the next recovery could take such a copy for whole although the original was moved
         again."""
         cdef uint32_t block, next_page, group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)
-        cdef Oob oob
         for block in range(self.ssd.pool.blocks):
             self.ssd.pool.blank[block] = 0
             if self.marks[block] & HEADED:
@@ -479,12 +505,9 @@ cdef class Worker(Mender):
                 self.ssd.pool.state[block] = STATE_CLOSED
                 next_page = self.next_page[block] if self.marks[block] & SCANNED else self.ssd.pages_per_block
                 self.ssd.pool.next_page[block] = next_page
-                # Nothing may follow a torn page: only the last page of a block is known to need a full read. Nor may a
-                # begun group of paired pages be continued: a block closed inside one was not padded before later syncs,
-                # so a lower page may be flushed, and a torn upper page would destroy it.
-                if (reopens and next_page % group == 0 and self.marks[block] & SCANNED and self.marks[block] & HEADED
-                        and not self.marks[block] & TORN_IN and next_page < self.ssd.pages_per_block
-                        and self.full_read(block * self.ssd.pages_per_block + next_page, &oob) == PAGE_ERASED):
+                # A begun group of paired pages may not be continued: a block closed inside one was not padded before
+                # later syncs, so a lower page may be flushed, and a torn upper page would destroy it.
+                if reopens and next_page % group == 0 and self.takes_more(block):
                     self.ssd.pool.state[block] = STATE_OPEN
             if self.marks[block] & EXCLUDED:
                 continue                    # left out: if interrupted, the next recovery must not call it flushed
@@ -519,6 +542,8 @@ cdef class Worker(Mender):
             ssd.mapping.distrust()
         if doubt:
             self.mend(doubt)
+        if ssd.placement.refills and ssd.pool.free_n <= ssd.meta.checkpoint_blocks:
+            self.reopen_one()
         ssd.placement.attach()
         ssd.meta.skip_ids(self.newest_id)
         ssd.meta.blocks = [block for block in range(ssd.pool.blocks) if ssd.pool.state[block] == STATE_META]

@@ -27,6 +27,7 @@ FRONT_BYTES = 64  #: before the segments
 ENTRY_BYTES = {"remap": 16, "command": 24}
 LOGS = {"nlog": GlobalLog, "flog": GlobalLogInFlash}  #: rivals with one log of all entries
 RIVALS = {**LOGS, "opt": IdealRmm}
+SUPERBLOCK_ENDS = 4  #: superblocks in which the move of a superblock's pages may end
 RESERVE_SHARE = 20  #: one segment in so many is reserved for pages that move
 
 
@@ -72,11 +73,13 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
                          remaps=options["rival"] != "none")  # fmt: skip
     if prints is not None:
         TableDeduplication(ssd, mapping, prints, options["verify"] == "on")
-    room = EntryRoom(ssd, mapping, options["lookups"] == "alone")
     stripe = options["stripe"]
     superblocks = _by_superblock(ssd, options)
     placement = superblocks_for(ssd, options, "remapssd", stripe) if superblocks else (
         streams_for(ssd, options, "remapssd"))  # fmt: skip
+    # A block's pages go to the open blocks of cleaning, each in another superblock, and to those opened after them.
+    ends = SUPERBLOCK_ENDS if superblocks else max(SUPERBLOCK_ENDS, 2 * placement.width_gc)
+    room = EntryRoom(ssd, mapping, options["lookups"] == "alone", ends)
     if options["rival"] == "flog":         # its log pages are on parallel dies
         spread_map(ssd, {"map_dies": 0}, placement)
     return mapping, mapping.counts, placement, (RemapSuperblocks if superblocks else RemapGreedy)(ssd, room)

@@ -314,8 +314,13 @@ cdef class RemapTable(PageTable):
     # --- for people
 
     def tables(self):
+        """``move_buffer``: the page that cleaning writes out, that with which a write is compared, and where a
+        superblock's pages go."""
         prints = {"fingerprints": self.prints.sizes()} if self.prints is not None else {}
-        return {**PageTable.tables(self), **self.rmm.tables(), **prints}
+        moves = 4 * self.rmm.pages + self.ssd.nand.page_bytes
+        if self.dedup is not None:
+            moves += self.ssd.nand.page_bytes + self.ssd.nand.oob_bytes
+        return {**PageTable.tables(self), **self.rmm.tables(), **prints, "move_buffer": (moves, moves)}
 
     def figures(self):
         dedup = self.dedup.figures() if self.dedup is not None else {}

@@ -14,17 +14,14 @@ from flashfs.ftl.remapssd.mapping cimport RemapTable
 
 from flashfs.errors import CorruptError
 
-cdef enum:
-    TO_SPARE = 4             # extra segments: a move may end in several superblocks
-
-
 cdef class EntryRoom:
     """Prepares moves of a superblock's pages. ``shed_n`` pages were written out for a single LPA, since NVRAM could not
     take the entries of all LPAs that share a page. ``alone``: while entries are looked up no die begins an
-    operation."""
+    operation. ``ends``: in how many superblocks a move may end at most."""
 
-    def __cinit__(self, Ssd ssd not None, RemapTable mapping not None, bint alone=False):
+    def __cinit__(self, Ssd ssd not None, RemapTable mapping not None, bint alone=False, uint32_t ends=4):
         self.ssd = ssd
+        self.ends = ends
         self.mapping = mapping
         self.alone = alone
         self.page = <uint8_t*> malloc(ssd.nand.page_bytes)
@@ -34,18 +31,23 @@ cdef class EntryRoom:
     def __dealloc__(self):
         free(self.page)
 
-    cdef int64_t begin(self, uint32_t superblock) except -1 nogil:
-        """Make room for the superblock's entries, and read them; returns the virtual end time."""
-        cdef uint64_t valid = self.mapping.rmm.groups[superblock].valid, lost = 0
+    cdef int64_t begin(self, uint32_t superblock, uint32_t block, uint64_t live) except -1 nogil:
+        """Make room for the entries of the superblock, or of that one of its blocks (NONE: all), of which ``live``
+        pages will move; and read them. Returns the virtual end time. DeviceFullError rather than that pages which are
+        written out take blocks that are kept for a checkpoint."""
+        cdef uint64_t valid = self.mapping.rmm.valid_of(superblock, block), lost = 0
         cdef int64_t start, end
         if not self.mapping.rmm.looks_up(superblock):
             return self.ssd.now_ns
         self.ssd.map_ns = self.ssd.now_ns
-        while valid and not self.mapping.rmm.gain(self.mapping.rmm.segments_for(valid) + TO_SPARE):
-            if not self.shed(superblock, &lost):
-                self.shed_lost(superblock)
+        while valid and not self.mapping.rmm.gain(self.segments_for(valid)):
+            if self.room() <= live:
+                with gil:
+                    raise self.ssd.full("NVRAM has no room for the entries of what cleaning moves")
+            if not self.shed(superblock, block, &lost):
+                self.shed_lost(superblock, block)
                 lost -= 1
-            valid = self.mapping.rmm.groups[superblock].valid
+            valid = self.mapping.rmm.valid_of(superblock, block)
         start = max(self.ssd.now_ns, self.ssd.map_ns)
         end = self.mapping.rmm.charge_lookup(superblock, CAUSE_GC, start)
         if self.alone:
@@ -53,14 +55,27 @@ cdef class EntryRoom:
         self.mapping.charged = superblock
         return end
 
-    cdef bint fits(self, uint32_t superblock, uint64_t live) except -1 nogil:
-        """Whether cleaning has room for ``live`` pages of that superblock and for those that are shed before they
-        move."""
-        cdef uint64_t valid = self.mapping.rmm.groups[superblock].valid
-        if (valid == 0 or not self.mapping.rmm.looks_up(superblock)
-                or self.mapping.rmm.gain(self.mapping.rmm.segments_for(valid) + TO_SPARE)):
+    cdef uint64_t segments_for(self, uint64_t valid) noexcept nogil:
+        """Segments that so many entries may take after a move: copies go to ``ends`` superblocks at most, each of which
+        begins one."""
+        return self.mapping.rmm.segments_for(valid) + min(valid, <uint64_t> self.ends)
+
+    cdef bint fits(self, uint32_t superblock, uint32_t block, uint64_t live) except -1 nogil:
+        """Whether cleaning has room for ``live`` pages of that superblock, or of that block of it, and for those that
+        are shed before they move."""
+        cdef uint64_t valid
+        if not self.mapping.rmm.looks_up(superblock):
             return True
-        return valid + live <= self.room()
+        valid = self.mapping.rmm.valid_of(superblock, block)
+        return valid == 0 or self.mapping.rmm.gain(self.segments_for(valid)) or valid + live <= self.room()
+
+    cdef bint may_evacuate(self, uint32_t block) except -1 nogil:
+        """As ``fits``, for wear levelling and for blocks to be retired: they can wait. If so, room is made."""
+        cdef uint64_t live = self.ssd.victims.valid[block]
+        if not self.fits(block // self.ssd.nand.dies, block, live):
+            return False
+        self.begin(block // self.ssd.nand.dies, block, live)
+        return True
 
     cdef uint64_t room(self) noexcept nogil:
         """Pages that cleaning may program before it frees a block: in its open blocks, and in free ones that are not
@@ -79,12 +94,12 @@ cdef class EntryRoom:
         that its entries share, if there is any."""
         cdef uint32_t* valid = self.ssd.victims.valid
         cdef uint32_t first = self.ssd.victims.fewest(), best = NONE, block
-        if first == NONE or valid[first] == 0 or self.fits(first // self.ssd.pool.dies, valid[first]):
+        if first == NONE or valid[first] == 0 or self.fits(first // self.ssd.pool.dies, first, valid[first]):
             return first
         for block in range(self.ssd.pool.blocks):
             if (self.ssd.victims.listed[block] == LISTED and valid[block] < self.ssd.pool.pages_per_block
                     and (best == NONE or valid[block] < valid[best])
-                    and self.fits(block // self.ssd.pool.dies, valid[block])):
+                    and self.fits(block // self.ssd.pool.dies, block, valid[block])):
                 best = block
         return first if best == NONE else best
 
@@ -94,30 +109,30 @@ cdef class EntryRoom:
         cdef uint32_t block = self.victim(), before = NONE
         cdef int64_t end = self.ssd.now_ns
         while block != NONE and block != before and self.ssd.victims.valid[block]:  # else nothing of it moves
-            end = max(end, self.begin(block // self.ssd.nand.dies))
+            end = max(end, self.begin(block // self.ssd.nand.dies, block, self.ssd.victims.valid[block]))
             before = block
             block = self.victim()
         return end
 
-    cdef bint shed(self, uint32_t superblock, uint64_t* lost) except -1 nogil:
-        """Write a page of its own for an LPA that an entry brought to a page of this superblock; False if there is
-        none. It gets a new sequence number or, if the host's version in the buffer or on its way to flash already has
-        one, the number below that. ``lost``: valid entries to skip, whose pages cannot be read."""
-        cdef uint32_t lpa = self.mapping.rmm.nth_valid(superblock, lost[0])
+    cdef bint shed(self, uint32_t superblock, uint32_t block, uint64_t* lost) except -1 nogil:
+        """Write a page of its own for an LPA that an entry brought to a page of this superblock, or of that block of
+        it; False if there is none. It gets a new sequence number or, if the host's version in the buffer or on its way
+        to flash already has one, the number below that. ``lost``: valid entries to skip, whose pages cannot be read."""
+        cdef uint32_t lpa = self.mapping.rmm.nth_valid(superblock, block, lost[0])
         cdef int64_t end
         while lpa != NONE and not self.read_out(lpa, &end):
             lost[0] += 1
-            lpa = self.mapping.rmm.nth_valid(superblock, lost[0])
+            lpa = self.mapping.rmm.nth_valid(superblock, block, lost[0])
         if lpa == NONE:
             return False
         self.write_out(lpa, 0, end)
         self.shed_n += 1
         return True
 
-    cdef bint shed_lost(self, uint32_t superblock) except -1 nogil:
+    cdef bint shed_lost(self, uint32_t superblock, uint32_t block) except -1 nogil:
         """As ``shed``, if no shared page can be read: the LPA gets a page marked as lost, as it would if its page were
         moved. Such entries would otherwise keep the superblock forever."""
-        cdef uint32_t lpa = self.mapping.rmm.nth_valid(superblock, 0)
+        cdef uint32_t lpa = self.mapping.rmm.nth_valid(superblock, block, 0)
         if lpa == NONE:
             with gil:
                 raise CorruptError(f"NVRAM has no room for the entries of superblock {superblock}, and none is found")
@@ -179,8 +194,7 @@ cdef class RemapGreedy(Greedy):
             self.ssd.now_ns = before
 
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
-        self.entries.begin(block // self.ssd.nand.dies)
-        return Greedy.evacuate(self, block, cause)
+        return Greedy.evacuate(self, block, cause) if self.entries.may_evacuate(block) else 0
 
 
 cdef class RemapSuperblocks(SuperblockGreedy):
@@ -199,19 +213,20 @@ cdef class RemapSuperblocks(SuperblockGreedy):
         cdef uint32_t offset = self.fewest()
         if offset != NONE:
             self.count(offset, &live)
-        if offset == NONE or not self.entries.fits(offset, live):  # no superblock can be cleaned: take a single block
+        if offset == NONE or not self.entries.fits(offset, NONE, live):  # no superblock: take a single block
             self.entries.begin_block()
             return Greedy.clean(self)
         return SuperblockGreedy.clean(self)
 
     cdef int empty(self, uint32_t offset) except -1 nogil:
         cdef int64_t before = self.ssd.now_ns
-        self.ssd.now_ns = self.entries.begin(offset)
+        cdef uint64_t live
+        self.count(offset, &live)
+        self.ssd.now_ns = self.entries.begin(offset, NONE, live)
         try:
             return SuperblockGreedy.empty(self, offset)
         finally:
             self.ssd.now_ns = before
 
     cdef int evacuate(self, uint32_t block, int cause) except -1 nogil:
-        self.entries.begin(block // self.ssd.nand.dies)
-        return SuperblockGreedy.evacuate(self, block, cause)
+        return SuperblockGreedy.evacuate(self, block, cause) if self.entries.may_evacuate(block) else 0

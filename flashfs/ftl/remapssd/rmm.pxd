@@ -53,7 +53,8 @@ cdef class Rmm:
     cdef bint matches(self, const Claim* claim, uint64_t stamp) noexcept nogil
     cdef bint holds(self, const Claim* claim, uint64_t stamp) noexcept nogil
     cdef bint is_remapped(self, uint32_t lpa) noexcept nogil
-    cdef uint32_t nth_valid(self, uint32_t superblock, uint64_t n) noexcept nogil
+    cdef uint32_t nth_valid(self, uint32_t superblock, uint32_t block, uint64_t n) noexcept nogil
+    cdef uint64_t valid_of(self, uint32_t superblock, uint32_t block) noexcept nogil
     cdef uint32_t brought(self, uint32_t ppa) noexcept nogil
     cdef int leave(self, uint32_t lpa, uint32_t ppa) noexcept nogil
     cdef int append(self, const Claim* claim, int cause) except -1 nogil
@@ -62,6 +63,8 @@ cdef class Rmm:
     cdef int give_up(self, uint32_t superblock) noexcept nogil
     cdef int retire(self, uint32_t segment) noexcept nogil
     cdef int harvest(self) except -1 nogil
+    cdef bint crosses(self, uint32_t segment) noexcept nogil
+    cdef int wipe(self, uint32_t segment, int cause) except -1 nogil
     cdef bint gain(self, uint64_t wanted) except -1 nogil
     cdef uint32_t worst(self) noexcept nogil
     cdef uint64_t entries_most(self) noexcept nogil

@@ -58,6 +58,7 @@ cdef extern from "huge.h" nogil:
 
 cdef enum:
     FRONT_BYTES = 64         # of the region, before the segments
+    HOST_PAGE = 4096         # bytes: of one page of the file, a host that dies leaves the state of one moment
     SEQ_BITS = 42
     PAGE_BITS = 21
     LPA_BITS = 31
@@ -227,7 +228,7 @@ cdef class Rmm:
         """Append a fresh segment to that group."""
         cdef Group* group = self.groups + superblock
         cdef uint32_t segment
-        cdef uint64_t done = 0, n, at
+        cdef uint64_t at
         cdef uint64_t[2] words
         if self.free_n == 0:
             with gil:
@@ -236,10 +237,8 @@ cdef class Rmm:
         self.ring_at = (self.ring_at + 1) % self.segments
         self.free_n -= 1
         at = self.at + <uint64_t> segment * self.segment_bytes
-        while self.dirty[segment] and done < self.segment_bytes:
-            n = min(self.segment_bytes - done, <uint64_t> sizeof(ZEROS))
-            self.ssd.map_ns = self.ssd.nand.nvram_store(at + done, ZEROS, n, cause, self.ssd.map_ns)
-            done += n
+        if self.dirty[segment]:
+            self.wipe(segment, cause)
         if self.ssd.pool.last_order != group.stamp or group.last == NONE:
             group.number = 0
         words[0] = 1 | self.ssd.pool.last_order << 1 | high << 49
@@ -285,15 +284,18 @@ cdef class Rmm:
                 and self.ssd.pool.order[claim.ppa // self.ssd.nand.pages_per_block] <= stamp
                 and (claim.order == NONE or claim.order == self.order_at(claim.ppa)))
 
-    cdef uint32_t nth_valid(self, uint32_t superblock, uint64_t n) noexcept nogil:
-        """The LPA of a valid entry of that superblock, after skipping ``n`` of them; or NONE."""
+    cdef uint32_t nth_valid(self, uint32_t superblock, uint32_t block, uint64_t n) noexcept nogil:
+        """The LPA of a valid entry of that superblock, or of that block of it alone, after skipping ``n`` of them; or
+        NONE. ``block`` NONE: any."""
         cdef uint32_t segment = self.groups[superblock].first, slot, number, behind, of
         cdef uint64_t stamp, high
         cdef Claim claim
         while segment != NONE:
             if self.head(segment, &stamp, &high, &of, &number, &behind):
                 for slot in range(self.fill[segment]):
-                    if self.entry(segment, slot, high, superblock, &claim) and self.holds(&claim, stamp):
+                    if (self.entry(segment, slot, high, superblock, &claim)
+                            and (block == NONE or claim.ppa // self.ssd.nand.pages_per_block == block)
+                            and self.holds(&claim, stamp)):
                         if n == 0:
                             return claim.lpa
                         n -= 1
@@ -313,6 +315,16 @@ cdef class Rmm:
             self.counted = superblock
             self.counted_at = self.changes
         return self.brought_to[ppa - superblock * self.pages]
+
+    cdef uint64_t valid_of(self, uint32_t superblock, uint32_t block) noexcept nogil:
+        """How many LPAs valid entries brought to the superblock, or to that block of it. ``block`` NONE: any."""
+        cdef uint64_t n = 0
+        cdef uint32_t page
+        if block == NONE or self.groups[superblock].valid == 0:
+            return self.groups[superblock].valid
+        for page in range(self.ssd.nand.pages_per_block):
+            n += self.brought(block * self.ssd.nand.pages_per_block + page)
+        return n
 
     cdef int pass_through(self, uint32_t superblock, bint counting) noexcept nogil:
         """Count each LPA at its page, and clear its bit in the LR bitmap; or, not ``counting``, set those bits
@@ -375,9 +387,10 @@ cdef class Rmm:
         return 0
 
     cdef int harvest(self) except -1 nogil:
-        """Free the segments that were retired before the last sync."""
+        """Free the segments that were retired before the last sync; those that cross a page are wiped then, and free
+        after another one."""
         cdef uint32_t segment
-        cdef uint64_t before = self.ssd.image_syncs
+        cdef uint64_t before = self.ssd.image_syncs, place
         cdef uint64_t[2] none
         none[0] = none[1] = 0
         if self.entry_bytes == 24 and self.retired_n:
@@ -386,12 +399,36 @@ cdef class Rmm:
             before = self.proved_at
         while self.retired_n and self.retired_at[self.retired_from] < before:
             segment = self.retired[self.retired_from]
-            self.ssd.map_ns = self.ssd.nand.nvram_store(self.at + <uint64_t> segment * self.segment_bytes, none, 16,
-                                                        CAUSE_MAP, self.ssd.map_ns)
             self.retired_from = (self.retired_from + 1) % self.segments
             self.retired_n -= 1
+            if self.dirty[segment] and self.crosses(segment):
+                self.wipe(segment, CAUSE_MAP)
+                place = (self.retired_from + self.retired_n) % self.segments
+                self.retired[place] = segment
+                self.retired_at[place] = self.ssd.image_syncs
+                self.retired_n += 1
+                continue
+            if self.dirty[segment]:
+                self.ssd.map_ns = self.ssd.nand.nvram_store(self.at + <uint64_t> segment * self.segment_bytes, none, 16,
+                                                            CAUSE_MAP, self.ssd.map_ns)
             self.ring[(self.ring_at + self.free_n) % self.segments] = segment
             self.free_n += 1
+        return 0
+
+    cdef bint crosses(self, uint32_t segment) noexcept nogil:
+        """Whether the segment lies in more than one page of the host's memory. A host that dies may keep some of those
+        pages as they were at the last sync: a new head with the entries of another superblock under it. So such a
+        segment is zeros, durably, before it gets its head."""
+        return (self.at + <uint64_t> segment * self.segment_bytes) % HOST_PAGE + self.segment_bytes > HOST_PAGE
+
+    cdef int wipe(self, uint32_t segment, int cause) except -1 nogil:
+        """Set the segment to zeros."""
+        cdef uint64_t done = 0, n, at = self.at + <uint64_t> segment * self.segment_bytes
+        while done < self.segment_bytes:
+            n = min(self.segment_bytes - done, <uint64_t> sizeof(ZEROS))
+            self.ssd.map_ns = self.ssd.nand.nvram_store(at + done, ZEROS, n, cause, self.ssd.map_ns)
+            done += n
+        self.dirty[segment] = 0
         return 0
 
     cdef bint prove_whole(self) except -1 nogil:
@@ -659,6 +696,9 @@ cdef class Rmm:
                 headed.append((superblock, stamp, number, segment))
                 continue
             self.dirty[segment] = stored[segment] and self.is_dirty(segment)
+            if store and self.dirty[segment] and self.crosses(segment):
+                self.retire(segment)
+                continue
             self.ring[self.free_n] = segment
             self.free_n += 1
         for superblock, stamp, number, segment in sorted(headed):

@@ -33,6 +33,7 @@ cdef class Streams(Placement):
         self.width_gc = width_gc
         self.stripe = stripe
         self.pads = pads
+        self.refills = True
         self.width[STREAM_HOST] = width_host
         self.width[STREAM_GC] = width_gc
         self.width[STREAM_WEAR] = 1

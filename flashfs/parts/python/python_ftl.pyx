@@ -346,6 +346,7 @@ cdef class PyPlacement(Streams):
 
     def attach_to(self, Plugin plugin, uint32_t host_blocks, uint32_t gc_blocks):
         self.plugin = plugin
+        self.refills = False                # the user's class opens blocks, and knows of no other
         self.open_most[STREAM_HOST] = host_blocks
         self.open_most[STREAM_GC] = gc_blocks
         self.mine = <uint8_t*> calloc(self.ssd.nand.blocks, 1)
