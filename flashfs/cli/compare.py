@@ -36,7 +36,7 @@ def command(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw a chart of all FTLs, too: a .svg, .pdf or .png.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one per core.")] = None,
+    jobs: options.Jobs = None,
     as_json: options.Json = False,
 ) -> None:
     """Put an FTL beside those of flashfs.

@@ -96,6 +96,9 @@ Fault = Annotated[
         "`flashfs fault --help`; `later` sets nothing yet. May be repeated.",
     ),
 ]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, max=1024, metavar="N", help="Processes. Default: one per core.")
+]
 Log = Annotated[Path | None, typer.Option(parser=file, metavar="FILE", help="Append the daemon's log to FILE.")]
 
 Record = Annotated[

@@ -159,7 +159,7 @@ def command(
 ) -> None:
     """Replay traces and workloads on FTLs, in virtual time.
 
-    Prints a table for each source. Only --out and --prepared write files.
+    Prints a table for each source. Only --out, --steps and --prepared write files.
     """
     from flashfs.replay import results as rows
     from flashfs.replay.play import Setup, mostly_lost
@@ -168,6 +168,7 @@ def command(
 
     if out is not None:
         rows.check_name(out)
+    shape.check_choice("--backend", backend, ("meta", "file"))
     shaped = any(one is not None for one in (preset, size, page_size, pages_per_block, channels, dies, oob, op))
     if image is not None and (shaped or backend != BACKEND):
         raise UsageError("--image is a whole chip: leave --preset, --backend and the flags of its geometry out")

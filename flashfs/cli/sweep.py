@@ -30,7 +30,7 @@ def command(
             help="Where results go: a folder, or a .parquet or .csv with one beside it. Default: SPEC without .toml.",
         ),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one per core.")] = None,
+    jobs: options.Jobs = None,
     scheduler: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Replay on the workers of this Dask scheduler, as tcp://host:8786."),
