@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from flashfs.crash.bench import Bench, Outcome, Tell
-from flashfs.crash.cases import Case
+from flashfs.crash.cases import Case, shown
 from flashfs.crash.fault_bench import HurtBench
 from flashfs.crash.host import HostBench
+
+__all__ = ["never_fell", "run_case"]
 
 
 def run_case(case: Case, tell: Tell | None = None) -> Outcome:
@@ -16,3 +18,15 @@ def run_case(case: Case, tell: Tell | None = None) -> Outcome:
         return bench.play()
     finally:
         bench.release()
+
+
+def never_fell(case: Case, outcome: Outcome) -> list[str]:
+    """The words of a case, as its line has them, that name an operation which the run did not come to: its lives were
+    shorter. Such a run says nothing about what the line is for. Each cut has its life; a failing program may be in any.
+    """
+    lives = outcome.operations
+    words = [
+        f"cut={shown(cut)}" for life, cut in enumerate(case.cuts) if life >= len(lives) or lives[life] < cut.at
+    ]
+    words += [f"fail={at}" for at in case.fail if max(lives, default=0) < at]
+    return [*words, *(f"fault={one}" for one in case.faults if one.kind != "wear" and sum(lives) < one.at)]
