@@ -148,7 +148,7 @@ def negative(error: Any, arguments: Sequence[str]) -> str | None:
 def no_number(error: Any) -> str | None:
     """What is said of an option's value that is no number, or not one of those that it takes: in the words in which
     other values are refused. None for another mistake."""
-    found = getattr(error.__cause__, "errors", list)()  # typer has pydantic read numbers
+    found: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()  # typer has pydantic read numbers
     if not found or found[0]["type"] not in NUMBERS:
         return None
     parameter, limits = error.param, found[0].get("ctx", {})

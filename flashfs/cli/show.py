@@ -1,4 +1,4 @@
-"""Prints what a command found: as tables for people, or as one JSON object for programs."""
+"""Prints what a command found: as tables for people, or as JSON for programs."""
 
 from __future__ import annotations
 

@@ -47,9 +47,9 @@ def command(
 
     if scheduler is not None and jobs is not None:
         raise UsageError("--jobs and --scheduler: use one of them; a cluster decides how many workers it has")
+    options.check_exists(spec)
     if out is None and not spec.suffix:
         raise UsageError(f"{spec}: use --out DIR for a SPEC without .toml")
-    options.check_exists(spec)
     setups = sweep.load(spec, show.warn)
     where = spec.with_suffix("") if out is None else out
     workers = Cluster(scheduler) if scheduler else Processes(jobs or len(os.sched_getaffinity(0)))

@@ -48,12 +48,12 @@ def share(option: str, text: str) -> float:
     return found
 
 
-def pairs(option: str, texts: list[str]) -> dict[str, str]:
-    """``["k=v", ...]`` as a dictionary."""
+def pairs(option: str, texts: list[str], see: str = "flashfs ftls NAME") -> dict[str, str]:
+    """``["k=v", ...]`` as a dictionary; ``see`` is the command that lists the names."""
     out = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise UsageError(f"{option} {text}: use NAME=VALUE (see flashfs ftls NAME)")
+            raise UsageError(f"{option} {text}: use NAME=VALUE (see {see})")
         out[key] = value
     return out
