@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+import flashfs
 import nandimg
 from flashfs import cli
 from flashfs.cli import units
@@ -14,6 +17,11 @@ from flashfs.device import Device
 from flashfs.errors import UsageError
 from flashfs.fuse import fault_words
 from nandimg.presets import PRESETS
+
+mounting = pytest.mark.skipif(
+    not os.access("/dev/fuse", os.R_OK | os.W_OK) or shutil.which("fusermount3") is None,
+    reason="needs /dev/fuse and fusermount3",
+)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -114,6 +122,20 @@ def test_power_loss_protection_needs_a_chip_that_has_nvram(capsys: pytest.Captur
     err = run(capsys, "replay", "uniform:ops=20", "--size", "16M", "--plp")[2]
     assert "make one with --preset" in err
     assert "small-64m" in err
+
+
+@pytest.mark.mount
+@mounting
+def test_a_mount_in_place_of_its_image(capsys: pytest.CaptureFixture[str], tmp_path: Path, image: Path) -> None:
+    (tmp_path / "mnt").mkdir()
+    with flashfs.mount(image, tmp_path / "mnt") as ssd:
+        for words in (["fsck", ssd.mountpoint], ["clone", ssd.mountpoint, tmp_path / "copy"]):
+            code, _, err = run(capsys, *words)
+            assert code == 2
+            assert f"is a mount: `flashfs umount {ssd.mountpoint}`, and name its image, {image}" in err
+        code, _, err = run(capsys, "dump", image, "lpa", "0")
+        assert (code, f"mounted at {ssd.mountpoint}: use `flashfs dump {ssd.mountpoint} lpa 0`" in err) == (2, True)
+        assert run(capsys, "dump", ssd.mountpoint, "lpa", "0")[0] == 0
 
 
 def test_a_picture_is_not_overwritten(
