@@ -21,12 +21,11 @@ def run_case(case: Case, tell: Tell | None = None) -> Outcome:
 
 
 def never_fell(case: Case, outcome: Outcome) -> list[str]:
-    """The words of a case, as its line has them, that name an operation which the run did not come to: its lives were
-    shorter. Such a run says nothing about what the line is for. Each cut has its life; a failing program may be in any.
-    """
-    lives = outcome.operations
-    words = [
-        f"cut={shown(cut)}" for life, cut in enumerate(case.cuts) if life >= len(lives) or lives[life] < cut.at
-    ]
-    words += [f"fail={at}" for at in case.fail if max(lives, default=0) < at]
-    return [*words, *(f"fault={one}" for one in case.faults if one.kind != "wear" and sum(lives) < one.at)]
+    """The words of a case, as its line has them, that name an operation to which the run did not come. Such a run says
+    nothing about what the line is for. Operations of the last unmount are not in ``outcome``: a word is named only if
+    they cannot have come to it either."""
+    words = [f"cut={shown(cut)}" for cut in case.cuts[outcome.cuts_hit :]]
+    unmount = case.geometry.pages
+    words += [f"fail={at}" for at in case.fail if max(outcome.operations, default=0) + unmount < at]
+    most = sum(outcome.operations) + unmount
+    return [*words, *(f"fault={one}" for one in case.faults if one.kind != "wear" and most < one.at)]
