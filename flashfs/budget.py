@@ -10,6 +10,7 @@ from flashfs.errors import BindError
 from flashfs.text import shown
 
 BUFFER = "write_buffer"  #: its name in the ledger
+MOVES = "gc_buffer"  #: in it are the bytes of the ledger that are not counted
 BUFFER_LEAST = 1  #: pages
 
 
@@ -45,7 +46,9 @@ def fit(ssd: Ssd, dram: int | None, ftl: str, *, buffer_given: bool, unused: int
     if sum(before.values()) + max(0, ssd.mapping.least_share()) > room:
         least = _shrink(ssd, room, before, buffer_given)
         if least > room:
-            raise BindError(_refusal(dram, ftl, least - unused, packed(ssd)))
+            tables = packed(ssd)
+            tables[MOVES] = tables.get(MOVES, 0) - unused
+            raise BindError(_refusal(dram, ftl, least - unused, tables))
     ssd.mapping.limit_tables(room - sum(packed(ssd).values()))
     return _cuts(before, packed(ssd))
 

@@ -31,6 +31,7 @@ from flashfs.sizing import op as sizing_op
 from flashfs.sizing.defaults import DEFAULT_FTL
 from nandimg import Geometry, Image
 from nandimg.header import WRITE_BUFFER
+from nandimg.presets import PRESETS
 
 ENGINE_OOB = 20  #: bytes of OOB that the engine stamps; a scheme's own follow
 MANY_PAGES = 1 << 24  #: above this, a trial device is collected before the real one is built, which takes a moment
@@ -98,8 +99,9 @@ def _protected_pages(nand: nandimg.Nand, wanted: int) -> int:
     room = nvram_slots(nand)
     if room < 1 or not nand.keeps_data:
         have = (nand.region(WRITE_BUFFER) or (0, 0))[1]
+        with_nvram = [name for name, one in PRESETS.items() if one.geometry.nvram_bytes and not name.startswith("tiny")]
         raise BindError(f"--plp needs {nvram_bytes(1, nand.page_bytes)} bytes of NVRAM per buffered page: the image "
-                        f"has {have}")  # fmt: skip
+                        f"has {have}; make one with --preset {' or '.join(with_nvram)}")  # fmt: skip
     return min(wanted, room)
 
 

@@ -13,7 +13,7 @@ from flashfs.ftl import SCHEMES
 from flashfs.sizing.defaults import side_by_side
 from flashfs.sizing.op import OP, OP_MOST, TRIED_PAGES, enough, grown
 from flashfs.text import shown, shown_down
-from nandimg import Geometry, Header, ImageError
+from nandimg import Geometry, GeometryError, Header, ImageError
 from nandimg.geometry import BLOCKS_LIMIT, LPA_LIMIT
 
 
@@ -33,7 +33,10 @@ def sized(size_bytes: int, given: Mapping[str, Any]) -> Geometry:
             f"op is {given['op']:g}, which is {100 * given['op']:g} %: did you mean {given['op'] / 100:g}?"
         )
     _check_size(size_bytes, given)
-    geometry = Geometry.sized(size_bytes, **given)
+    try:
+        geometry = Geometry.sized(size_bytes, **given)
+    except GeometryError as error:
+        raise UsageError(str(error)) from None
     if "op" in given or geometry.lpas > TRIED_PAGES:
         return geometry
     return grown(geometry, lambda one: not _short_of_room(one)) or geometry

@@ -15,7 +15,7 @@ from pathlib import Path
 from nandimg._chip import checksum
 from nandimg.errors import ImageError
 from nandimg.header import HEADER_BYTES, Header, read_header
-from nandimg.image import CHUNK, _reserve, open_locked, require_known, why_not
+from nandimg.image import CHUNK, _reserve, at_rest, why_not
 
 FICLONE = 0x40049409  #: linux/fs.h
 TOLD = 256 << 20  #: bytes between two reports of progress
@@ -41,10 +41,8 @@ def clone(path: str | Path, copy: str | Path, progress: Callable[[float], None] 
     dies, only that file may be left (``.NAME.*.clone``; it can be removed).
     """
     path, copy = Path(path), Path(copy)
-    source = open_locked(path, readonly=True, kind=fcntl.LOCK_SH)  # so that it cannot be mounted meanwhile
-    try:
+    with at_rest(path) as source:  # it cannot be mounted meanwhile
         header, counts = read_header(source, path)
-        require_known(header, path, os.fstat(source).st_size, readonly=False)
         if os.path.lexists(copy):
             raise _exists(copy)
         try:
@@ -61,8 +59,6 @@ def clone(path: str | Path, copy: str | Path, progress: Callable[[float], None] 
             os.close(target)
             Path(name).unlink(missing_ok=True)
         return Clone(new, shared)
-    finally:
-        os.close(source)
 
 
 def _exists(copy: Path) -> ImageError:

@@ -50,7 +50,7 @@ class Fault:
     def parse(cls, word: str) -> Fault:
         """The inverse of ``str``; ValueError says what to use."""
         kind, _, value = word.partition("=")
-        problem = f"fault {word!r}: use one of {', '.join(f'{name}=N' for name in KINDS)}"
+        problem = f"fault {word!r}: use one of {', '.join(f'{name}=N' for name in KINDS)}, with N from 1 up"
         if kind not in KINDS:
             raise ValueError(problem)
         sticky = value.endswith("+")

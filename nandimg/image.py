@@ -7,8 +7,8 @@ import fcntl
 import os
 import stat
 import uuid as uuids
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -172,6 +172,19 @@ def open_locked(path: Path, *, readonly: bool, kind: int) -> int:
         except BaseException:
             os.close(fd)
             raise
+        os.close(fd)
+
+
+@contextmanager
+def at_rest(path: Path) -> Iterator[int]:
+    """A whole image, open for reading: nobody has it open to change it, or gets it meanwhile. ImageError if it is in
+    use, or not whole."""
+    fd = open_locked(path, readonly=True, kind=fcntl.LOCK_SH)
+    try:
+        header = read_header(fd, path)[0]
+        require_known(header, path, os.fstat(fd).st_size, readonly=False)
+        yield fd
+    finally:
         os.close(fd)
 
 

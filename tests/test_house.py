@@ -102,6 +102,13 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
     assert import_graph.circles(*import_graph.read(tmp_path)) == [["flashfs.a", "flashfs.b", "flashfs.c"]]
 
 
+def test_each_folder_has_its_line() -> None:
+    """In the table of docs/design.md that says why it is one."""
+    page = (ROOT / "docs/design.md").read_text()
+    folders = [path.parent.name for path in (ROOT / "flashfs").glob("*/__init__.py")]
+    assert [name for name in folders if f"\n| `flashfs/{name}/` |" not in page] == []
+
+
 def test_each_of_ours_has_its_page() -> None:
     for name, scheme in SCHEMES.items():
         assert (ROOT / scheme.manual).is_file(), name

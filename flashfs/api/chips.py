@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import nandimg
+from flashfs.api.chip_errors import translated
 from flashfs.device import Device
 from flashfs.errors import UsageError
 from flashfs.replay import grid
 
 
+@translated
 def create(
     path: str | Path,
     *,
@@ -32,7 +34,7 @@ def create(
     ``size`` (``"256M"``; 1 GiB by default) is what the host sees, ``op`` the over-provisioning, ``preset`` a whole
     chip by name. ``backend="meta"`` keeps no user data. ``tables="sparse"``: a page's record gets its blocks on the
     host's disk when the page is programmed, not with all others when the chip is bound. UsageError for values that make
-    no chip, nandimg.ImageError if the file exists, unless ``force``.
+    no chip, FlashfsError if the file exists, unless ``force``.
     """
     path = Path(path)
     shape = {name: value for name, value in locals().items() if name not in ("path", "backend", "tables", "force")}
@@ -40,6 +42,7 @@ def create(
     return path
 
 
+@translated
 def open(
     path: str | Path,
     *,
@@ -60,7 +63,7 @@ def open(
     The end of the block writes a checkpoint; if it ends by an exception, the image is left as after a crash. ``opt``
     are options of the FTL, ``dram`` the controller's DRAM (``"64M"``), ``trust`` lets the image name the code that is
     imported. UsageError for names and options that do not exist, BindError if the FTL cannot run on the image,
-    nandimg.ImageError for a file that is no usable image.
+    FlashfsError for a file that is no usable image. (What comes of the chip is a nandimg.ImageError as well.)
     """
     return Device.open(path, ftl=ftl, options=dict(opt or {}), dram=budget(dram), sync=sync, plp=plp,
                        readonly=readonly, trust=trust)  # fmt: skip

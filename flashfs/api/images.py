@@ -6,18 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import nandimg
+from flashfs.api.chip_errors import translated
 from flashfs.errors import CorruptError
 
 
+@translated
 def clone(image: str | Path, copy: str | Path) -> Path:
     """Copy an image, also a crashed one, to a new file, as `flashfs clone` does, and return its path.
 
-    The copy has a UUID of its own. nandimg.ImageError if the image is in use, or ``copy`` exists.
+    The copy has a UUID of its own. FlashfsError if the image is in use, or ``copy`` exists.
     """
     nandimg.clone(Path(image), Path(copy))
     return Path(copy)
 
 
+@translated
 def dump(
     image: str | Path,
     view: str = "header",
@@ -37,11 +40,13 @@ def dump(
     from flashfs.inspect import views
 
     what = looking.at(Path(image), trust or ftl or False)
-    address = views.check(Path(image), view, None if number is None else str(number), what.ftl())
+    view, typed = views.named(view, None if number is None else str(number))
+    address = views.check(Path(image), view, typed, what.ftl())
     found, _ = what.dump(view, address)
     return list(inspect.unfolded(found, what.dies())) if view == "blocks" else found
 
 
+@translated
 def fsck(image: str | Path, *, data: bool = False, ftl: str | None = None, trust: bool = False) -> list[str]:
     """The problems of an image, one line each; an empty list if there are none. Changes nothing.
 

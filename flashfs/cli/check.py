@@ -29,7 +29,7 @@ def command(
         str, typer.Option(metavar="quick|full", help="quick: under a minute per FTL. full: many minutes.")
     ] = "quick",
     seed: Annotated[int, typer.Option(min=0, metavar="S", help="The same seed makes the same requests and cuts.")] = 0,
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one per core.")] = None,
+    jobs: options.Jobs = None,
     listing: Annotated[bool, typer.Option("--list", help="List the checks, and run none.")] = False,
     as_json: options.Json = False,
 ) -> None:

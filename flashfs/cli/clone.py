@@ -23,6 +23,7 @@ def command(
     """
     import nandimg
 
+    options.check_at_rest(image)
     with show.progressing(f"copying {image}") as progress:
         made = nandimg.clone(image, copy, progress)
     uuid = str(made.header.uuid)

@@ -22,6 +22,12 @@ INTERRUPTED = 130  #: the exit code
 # typer brings its own click in some versions and needs the package in others: this is the class in both.
 BadUsage: Any = typer.BadParameter.__mro__[1]
 
+#: by what pydantic calls a number that it does not take: what to use
+NUMBERS = {
+    "int_parsing": "a whole number", "int_parsing_size": "a smaller number", "float_parsing": "a number",
+    "greater_than_equal": "{ge:g} or more", "less_than_equal": "{le:g} or less",
+}  # fmt: skip
+
 #: A command's file has one function called `command`; a name here adds it. Its place in the help is in help.GROUPS.
 COMMANDS = (
     "create", "clone", "mount", "umount", "nbd", "up", "down", "status", "cut", "fault", "top", "smart", "dump", "fsck",
@@ -116,7 +122,7 @@ def run(arguments: Sequence[str]) -> int:
     except BadUsage as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             return run([*arguments, "--help"]) or 2
-        message = negative(error, arguments) or error.format_message()
+        message = negative(error, arguments) or no_number(error) or error.format_message()
         said = " ".join(message.split()).rstrip(".")
         return fail(f"{said} (see {error.ctx.command_path if error.ctx else 'flashfs'} --help)", 2)
     except (typer.Abort, KeyboardInterrupt):
@@ -137,6 +143,17 @@ def negative(error: Any, arguments: Sequence[str]) -> str | None:
     typed = next((one for one in arguments if re.fullmatch(r"-\d+", one)), None)
     taken = typed is not None and getattr(error, "option_name", None) == typed[:2]
     return f"{typed}: it must be a number from 0 up" if taken else None
+
+
+def no_number(error: Any) -> str | None:
+    """What is said of an option's value that is no number, or not one of those that it takes: in the words in which
+    other values are refused. None for another mistake."""
+    found: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()  # typer has pydantic read numbers
+    if not found or found[0]["type"] not in NUMBERS:
+        return None
+    parameter, limits = error.param, found[0].get("ctx", {})
+    name = parameter.opts[0] if parameter.param_type_name == "option" else parameter.human_readable_name
+    return f"{name} {found[0]['input']}: use {NUMBERS[found[0]['type']].format(**limits)}"
 
 
 def fail(line: str, exit_code: int) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flashfs.cli import options, show, units
+from flashfs.cli.plot import check_new
 from flashfs.cli.sweep import bars, listener
 from flashfs.errors import UsageError
 
@@ -36,7 +37,8 @@ def command(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw a chart of all FTLs, too: a .svg, .pdf or .png.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one per core.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="With --out: overwrite an existing FILE.")] = False,
+    jobs: options.Jobs = None,
     as_json: options.Json = False,
 ) -> None:
     """Put an FTL beside those of flashfs.
@@ -50,6 +52,8 @@ def command(
 
     if out is not None and out.suffix not in plots.SUFFIXES:
         raise UsageError(f"--out {out}: use a name that ends in {', '.join(plots.SUFFIXES)}")
+    if out is not None and not force:
+        check_new([out])
     chosen = list(works.workloads(only))
     if not chosen:
         raise UsageError(f"--only {only}: no workload has that in its name; they are {', '.join(works.WORKLOADS)}")

@@ -57,9 +57,11 @@ def replay(
 ) -> None:
     """Run the one case that a failure printed.
 
-    Prints how it ended. Exit code 1 if it failed.
+    Prints how it ended. Exit code 1 if it failed; 2 if it did not, and a cut or a failure of the line never fell: then
+    it shows nothing.
     """
     from flashfs.crash import Case, run_case
+    from flashfs.crash.run import never_fell
 
     def tell(what: str, operations: int) -> None:
         show.line(f"{operations:>8}  {what}")
@@ -67,15 +69,16 @@ def replay(
     case = Case.parse(line)
     outcome = run_case(case, tell) if verbose and not as_json else run_case(case)
     failure = outcome.failure
+    missed = [] if failure else never_fell(case, outcome)
     if as_json:
-        show.result(
-            {"cuts": outcome.cuts_hit, "operations": outcome.operations, "failure": failure and failure.why},
-            as_json=True,
-        )
+        found = {"cuts": outcome.cuts_hit, "operations": outcome.operations, "failure": failure and failure.why}
+        show.result({**found, "never_fell": missed}, as_json=True)
     else:
         show.line(failure.why if failure else f"survived: {outcome.cuts_hit} cuts, operations {outcome.operations}")
-    if failure:
-        raise typer.Exit(1)
+    if missed:
+        show.warn(f"{', '.join(missed)}: never fell, so this run shows nothing of it: the line is of another version")
+    if failure or missed:
+        raise typer.Exit(1 if failure else 2)
 
 
 @app.command("shrink", cls=help.Command, epilog=examples.of("crash shrink"))

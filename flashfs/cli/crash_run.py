@@ -63,7 +63,7 @@ def command(
     start: Annotated[
         int, typer.Option("--from", min=0, metavar="ID", help="Begin with this unit of work; a failure names its own.")
     ] = 0,
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one per core.")] = None,
+    jobs: options.Jobs = None,
     as_json: options.Json = False,
 ) -> None:
     """Cut the power of random programs.

@@ -48,10 +48,13 @@ def command(
     from flashfs import fit
     from flashfs.sizing import op as sizing_op
     from nandimg import image as images
+    from nandimg.header import TABLES
 
     geometry = shape.geometry_of(
         preset, size, page_size, pages_per_block=pages_per_block, channels=channels, dies=dies, oob_bytes=oob, op=op
     )
+    shape.check_choice("--backend", backend, images.BACKENDS)
+    shape.check_choice("--tables", tables, TABLES)
     lacking = fit.lacking(geometry)
     header = images.create(image, geometry, backend=backend, force=force, tables=tables)
     mounts = fit.first_mount_bytes(header)

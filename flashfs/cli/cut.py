@@ -24,7 +24,8 @@ def command(
         str | None,
         typer.Option(
             metavar="SHAPE",
-            help="How --at leaves that operation: before, after, prefix, data-only, oob-only, unstable.",
+            help="How --at leaves that operation: before, after, prefix, prefix-old, prefix-ff, prefix-random, "
+            "data-only, oob-only, unstable.",
         ),
     ] = None,
     as_json: options.Json = False,

@@ -18,7 +18,7 @@ VIEWS = {
     "lpa LPA": "a logical page: where it is, its copies, its trims",
     "log": "checkpoints, trims, boot hints and NVRAM slots",
     "recovery": "how a mount would recover the image, step by step",
-    "scheme": "all tables of the FTL, or one of them by its name:",
+    "scheme": "all tables of the FTL; these are one each:",
 }
 
 
@@ -102,7 +102,7 @@ def command(
             made = what.write_html(html, force, progress)
         report_html(image, html, made, as_json)
         return
-    view = view or "header"
+    view, number = views.named(view or "header", number)
     address = views.check(image, view, number, what.ftl())
     with show.progressing(f"reading {image}") as progress:
         found, note = what.dump(view, address, progress)

@@ -33,6 +33,7 @@ def command(
     """
     from flashfs import inspect
 
+    options.check_at_rest(image)
     repaired = None
     if repair:
         with show.working(f"repairing {image}"):

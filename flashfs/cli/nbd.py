@@ -68,6 +68,8 @@ def command(
         raise UsageError("--socket and --port: use one of them")
     if run is not None and once:
         raise UsageError("--run and --once: use one of them")
+    if run is not None and as_json:
+        raise UsageError("--run and --json: use one of them; what is printed is COMMAND's")
     path = options.absolute(image)
     with ExitStack() as folders:
         if run is not None and socket is None and port is None:

@@ -27,7 +27,12 @@ def file(text: str) -> Path:
 Image = Annotated[
     Path, typer.Argument(parser=file, metavar="IMAGE", help="The chip: a sparse file that `flashfs create` made.")
 ]
-Mountpoint = Annotated[Path, typer.Argument(parser=file, metavar="MOUNTPOINT", help="An empty directory.")]
+Mountpoint = Annotated[
+    Path,
+    typer.Argument(
+        parser=file, metavar="MOUNTPOINT", help="An empty directory; it is made if it is not there."
+    ),
+]
 # Nothing asks for what is there before a command does: a mount may not answer.
 MountedImage = Annotated[
     Path,
@@ -43,7 +48,7 @@ Served = Annotated[
         help="Where `flashfs mount` or `flashfs up` mounted an image, or an image that `flashfs nbd` serves.",
     ),
 ]  # fmt: skip
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead, for programs.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show each step of the recovery, and what it cost.")]
 
 Ftl = Annotated[
@@ -96,6 +101,9 @@ Fault = Annotated[
         "`flashfs fault --help`; `later` sets nothing yet. May be repeated.",
     ),
 ]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, max=1024, metavar="N", help="Processes. Default: one per core.")
+]
 Log = Annotated[Path | None, typer.Option(parser=file, metavar="FILE", help="Append the daemon's log to FILE.")]
 
 Record = Annotated[
@@ -122,6 +130,13 @@ def check_exists(*paths: Path) -> None:
             raise UsageError(f"{path}: no such file")
 
 
+def check_at_rest(image: Path) -> None:
+    """UsageError for a mount where an image is meant that is not mounted."""
+    there = mounts.at(mounts.absolute(image))
+    if there is not None and there.fs_type == mounts.FS_TYPE:
+        raise UsageError(f"{image} is a mount: `flashfs umount {image}`, and name its image, {there.source}")
+
+
 def absolute(path: Path) -> Path:
     """For a process that changes its folder."""
     return mounts.absolute(path)
@@ -133,6 +148,8 @@ def served(
     """What a daemon is asked for, of any client: a request's fields, of the options as they were typed."""
     if sync not in ("flush", "none"):
         raise UsageError(f"--sync {sync}: use flush or none")
+    if log is not None and log.is_dir():
+        raise UsageError(f"--log {log}: a directory; use the name of a file")
     return {
         "options": units.pairs("--opt", opt or []),
         "dram": None if dram is None else units.size("--dram", dram),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,6 +52,7 @@ def command(
     width: Annotated[
         float | None, typer.Option(min=1.0, max=40.0, metavar="INCHES", help="Default: 3.33, a column, or 7, a page.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the pictures, and draw none.")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -70,14 +72,18 @@ def command(
         raise UsageError("which results? Name a file that `flashfs replay --out` wrote, or the folder of a sweep")
     options.check_exists(*results)
     table = files.read(results)
-    kept = units.pairs("--where", where or [])
+    kept = units.pairs("--where", where or [], "flashfs plot --help")
     there = plots.available(table, kept, x=x, baseline=baseline)
     name = out or Path(results[0].name or "results").with_suffix(".svg")
     if name.suffix not in plots.SUFFIXES:
         raise UsageError(f"--out {name}: use a name that ends in {', '.join(plots.SUFFIXES)}")
+    chosen = what.split(",") if what else there
+    several = not what or "," in what or not out
+    targets = [name.with_stem(f"{name.stem}-{kind.replace(':', '-')}") if several else name for kind in chosen]
+    if not force:
+        check_new(targets)
     drawn, failed = [], []
-    for kind in what.split(",") if what else there:
-        file = name.with_stem(f"{name.stem}-{kind.replace(':', '-')}") if not what or "," in what or not out else name
+    for kind, file in zip(chosen, targets, strict=True):
         known = None if what else plots.KINDS[kind]  # what was asked for has to be possible, or it is told
         along, relative = (x, baseline) if known is None else (x and known.along, baseline and known.relative)
         try:
@@ -88,6 +94,13 @@ def command(
         raise failed[0]
     told(drawn, failed, as_json)
     return None
+
+
+def check_new(targets: Sequence[Path]) -> None:
+    """UsageError, before anything is drawn, if one of these files is there."""
+    for one in targets:
+        if one.exists():
+            raise UsageError(f"{one}: exists already; use another --out, or --force to overwrite it")
 
 
 def told(drawn: list[dict[str, Any]], failed: list[UsageError], as_json: bool) -> None:

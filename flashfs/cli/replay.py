@@ -159,7 +159,7 @@ def command(
 ) -> None:
     """Replay traces and workloads on FTLs, in virtual time.
 
-    Prints a table for each source. Only --out and --prepared write files.
+    Prints a table for each source. Only --out, --steps and --prepared write files.
     """
     from flashfs.replay import results as rows
     from flashfs.replay.play import Setup, mostly_lost
@@ -167,7 +167,8 @@ def command(
     from nandimg import inspect
 
     if out is not None:
-        rows.check_name(out)
+        rows.check_target(out)
+    shape.check_choice("--backend", backend, ("meta", "file"))
     shaped = any(one is not None for one in (preset, size, page_size, pages_per_block, channels, dies, oob, op))
     if image is not None and (shaped or backend != BACKEND):
         raise UsageError("--image is a whole chip: leave --preset, --backend and the flags of its geometry out")
@@ -253,7 +254,11 @@ def look_at(setup: Setup) -> None:
     from flashfs.replay import phases
     from flashfs.replay.open_source import open_source
     from nandimg import inspect
+    from nandimg.image import at_rest
 
+    if setup.image is not None:
+        with at_rest(setup.image):
+            pass
     geometry = setup.geometry if setup.image is None else inspect(setup.image).geometry
     device_bytes, page_bytes = geometry.logical_bytes, geometry.page_bytes
     open_source(setup.source, device_bytes, page_bytes=page_bytes, options=setup.trace, format=setup.format)

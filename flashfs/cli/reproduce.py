@@ -41,7 +41,7 @@ def command(
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Where tables, pictures and results go, and replays are kept.")
     ] = Path("reproduced"),
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one per core.")] = None,
+    jobs: options.Jobs = None,
     as_json: options.Json = False,
 ) -> None:
     """Make a paper's figures again, and compare them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,13 +22,15 @@ Preset = Annotated[
 ]
 Size = Annotated[str | None, typer.Option(metavar="SIZE", help=f"What the host sees. Default: {SIZE}.")]
 PageSize = Annotated[str | None, typer.Option(metavar="SIZE", help="A power of two. Default: 4k.")]
-PagesPerBlock = Annotated[int | None, typer.Option(metavar="N", help="Default: 256.")]
-Channels = Annotated[int | None, typer.Option(metavar="N", help="Default: as many as dies, 8 at most.")]
+PagesPerBlock = Annotated[int | None, typer.Option(min=1, metavar="N", help="Default: 256.")]
+Channels = Annotated[int | None, typer.Option(min=1, metavar="N", help="Default: as many as dies, 8 at most.")]
 Dies = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Dies on all channels together. Default: 8; fewer on a chip of under 512 blocks."),
+    typer.Option(
+        min=1, metavar="N", help="Dies on all channels together. Default: 8; fewer on a chip of under 512 blocks."
+    ),
 ]
-Oob = Annotated[int | None, typer.Option(metavar="BYTES", help="Bytes of a page's spare area. Default: 128.")]
+Oob = Annotated[int | None, typer.Option(min=1, metavar="BYTES", help="Bytes of a page's spare area. Default: 128.")]
 Op = Annotated[
     str | None,
     typer.Option(
@@ -45,9 +48,9 @@ def geometry_of(preset: str | None, size: str | None, page_size: str | None, **s
     if page_size is not None:
         given["page_bytes"] = _page_bytes(page_size)
     if "op" in given:
-        given["op"] = _share(given["op"])
+        given["op"] = units.share("--op", given["op"])
     if preset is None:
-        return sized(units.size("--size", size or SIZE), given)
+        return sized(units.size("--size", SIZE if size is None else size), given)
     if size is not None or given:
         raise UsageError("--preset is a whole chip: leave the other flags of its geometry out")
     if preset not in PRESETS:
@@ -55,16 +58,14 @@ def geometry_of(preset: str | None, size: str | None, page_size: str | None, **s
     return PRESETS[preset].geometry
 
 
+def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
+    """UsageError for a word that is none of them."""
+    if value not in choices:
+        raise UsageError(f"{option} {value}{meant(value, choices)}: use {' or '.join(choices)}")
+
+
 def _page_bytes(text: str) -> int:
     n = units.size("--page-size", text)
     if n & (n - 1):
         raise UsageError(f"--page-size {text}: use a power of two, as 4k")
     return n
-
-
-def _share(text: str) -> float:
-    """``0.1``, or ``10%``."""
-    try:
-        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise UsageError(f"--op {text}: use a share, as 0.1 or 10%") from None

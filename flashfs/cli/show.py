@@ -1,4 +1,4 @@
-"""Prints what a command found: as tables for people, or as one JSON object for programs."""
+"""Prints what a command found: as tables for people, or as JSON for programs."""
 
 from __future__ import annotations
 
@@ -54,8 +54,11 @@ def json_rows(data: Iterable[Mapping[str, Any]]) -> None:
 
 
 def tables(data: Any, title: str = "") -> None:
-    """A dict is a table of its fields, a list of dicts a table with a row each; what is nested follows as its own."""
-    if isinstance(data, Mapping):
+    """A dict is a table of its fields, a list of dicts a table with a row each; what is nested follows as its own. Of
+    what is empty a line says so."""
+    if isinstance(data, Mapping | list) and not data:
+        line(f"{title}: none" if title else "none")
+    elif isinstance(data, Mapping):
         flat, nested = split(data)
         if flat:
             rows([{"field": key, "value": value} for key, value in flat.items()], title, head=False)

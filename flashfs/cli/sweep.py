@@ -30,7 +30,7 @@ def command(
             help="Where results go: a folder, or a .parquet or .csv with one beside it. Default: SPEC without .toml.",
         ),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one per core.")] = None,
+    jobs: options.Jobs = None,
     scheduler: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Replay on the workers of this Dask scheduler, as tcp://host:8786."),
@@ -47,9 +47,9 @@ def command(
 
     if scheduler is not None and jobs is not None:
         raise UsageError("--jobs and --scheduler: use one of them; a cluster decides how many workers it has")
+    options.check_exists(spec)
     if out is None and not spec.suffix:
         raise UsageError(f"{spec}: use --out DIR for a SPEC without .toml")
-    options.check_exists(spec)
     setups = sweep.load(spec, show.warn)
     where = spec.with_suffix("") if out is None else out
     workers = Cluster(scheduler) if scheduler else Processes(jobs or len(os.sched_getaffinity(0)))

@@ -137,17 +137,20 @@ class Case:
     @classmethod
     def parse(cls, line: str) -> Case:
         """The inverse of ``line``; UsageError names the word that does not fit."""
-        case = cls(ftl=DEFAULT_FTL, program="")
+        case, has_program = cls(ftl=DEFAULT_FTL, program=""), False
         try:
             words = shlex.split(line)
         except ValueError as error:
             raise UsageError(f"replay line: {error}; {LINE}") from None
         for word in words:
             key, _, value = word.partition("=")
+            has_program = has_program or key == "program"
             try:
                 case = _with(case, key, value)
             except (ValueError, KeyError):
                 raise UsageError(f"replay line: {word!r} is not understood; {LINE}") from None
+        if not has_program:
+            raise UsageError(f"replay line: it has no program; {LINE}")
         if case.preset not in PRESETS and not CREATED.fullmatch(case.preset):
             raise UsageError(f"replay line: no preset is called {case.preset!r}")
         if case.on_disk and case.hurts:

@@ -124,6 +124,8 @@ class Control:
             raise UsageError(f"fault: needs a device started with `--fault {LATER}`")
         if not words:
             raise UsageError("control fault: name the words of --fault, or none")
+        if "none" in words and len(words) > 1:
+            raise UsageError(f"fault {' '.join(words)}: none clears all faults; use it alone, or leave it out")
         front.change(fault_words.parse([] if words == ["none"] else words))
         return self.state()
 

@@ -28,7 +28,7 @@ def of(where: Path, *, ftl: str | None = None, trust: bool = False) -> dict[str,
     with opened(where, trust or ftl or False) as view:
         device = view.device
         if device is None:
-            raise UsageError(f"{where}: {view.note}")
+            raise UsageError(view.note if view.note.startswith(f"{where}:") else f"{where}: {view.note}")
         return _whole(device.smart(), device.config(), device.ssd.mounts, recovered=not device.recovery.clean)
 
 

@@ -12,7 +12,7 @@ from flashfs.fuse import mounts, nbd_servers
 from flashfs.fuse.control_commands import Control
 from flashfs.fuse.places import Progress
 from flashfs.inspect import views
-from nandimg.errors import ImageError
+from nandimg.errors import ImageError, InUseError
 
 
 class OfImage:
@@ -35,7 +35,14 @@ class OfImage:
 
     def dump(self, view: str, number: int | None = None, progress: Progress | None = None) -> tuple[Any, str]:
         """As Control.dump."""
-        return views.show(self._image, view, number, trust=self._trust, progress=progress), ""
+        try:
+            return views.show(self._image, view, number, trust=self._trust, progress=progress), ""
+        except InUseError as error:
+            mounted = mounts.of_image(mounts.absolute(self._image))
+            if mounted is None:
+                raise
+            words = " ".join([view, *([] if number is None else [str(number)])])
+            raise UsageError(f"{error.path}: mounted at {mounted}: use `flashfs dump {mounted} {words}`") from None
 
     def write_html(self, out: Path, force: bool, progress: Progress | None = None) -> dict[str, Any]:
         """As inspect.write_html."""

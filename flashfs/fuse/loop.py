@@ -33,11 +33,11 @@ class Up:
     warning: str | None = None
 
 
-def need_root(command: str) -> None:
-    """Only root may attach a loop device."""
+def need_root(command: str, instead: str = "`flashfs mount`, which does not") -> None:
+    """Only root may attach a loop device. ``instead`` is what others can use."""
     if os.geteuid() != 0:
         raise FlashfsError(
-            f"{command} needs root for the loop device: run it with sudo, or use `flashfs mount`, which does not"
+            f"{command} needs root for the loop device: run it with sudo, or use {instead}"
         )
 
 

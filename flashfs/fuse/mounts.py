@@ -88,6 +88,11 @@ def is_folder(path: Path) -> bool:
     return at(path) is not None or around(path) is not None or path.is_dir()
 
 
+def of_image(path: Path) -> Path | None:
+    """Where that image is mounted, an absolute path; None if it is not."""
+    return next((one.mountpoint for one in table() if one.fs_type == FS_TYPE and one.source == str(path)), None)
+
+
 def instead(path: Path, mount: Mount | None) -> str:
     """What is at a path that was named as a mountpoint and is none; for an image, where that is mounted."""
     if mount is not None:

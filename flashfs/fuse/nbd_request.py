@@ -34,6 +34,7 @@ class Request:
     log: Path | None = None
     stats: Path | None = None
     faults: tuple[str, ...] = ()
+    searched: tuple[str, ...] = ()  # folders in which the class of an FTL is searched, too
     teller: int = -1
     stderr: int = -1
 
@@ -53,4 +54,4 @@ class Request:
         found: dict[str, Any] = json.loads(text)
         for name in ("image", "socket", "log", "stats"):
             found[name] = None if found[name] is None else Path(found[name])
-        return cls(**{**found, "faults": tuple(found["faults"])})
+        return cls(**{**found, "faults": tuple(found["faults"]), "searched": tuple(found["searched"])})

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import nandimg
 from flashfs.device import Device
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.ftl import is_registered, scheme
@@ -30,6 +31,8 @@ def remap(
     elif mounts.is_folder(place):
         raise UsageError(f"{where} is no flashfs mount and no image: {mounts.instead(place, mount)}")
     else:
+        if not nandimg.inspect(where).ftl:  # to open it would bind it
+            raise UsageError(f"{where}: blank, there is nothing to remap: mount it with --ftl, and write to it first")
         with Device.open(where, ftl=ftl, trust=trust) as device:
             before = device.stats()
             device.remap(target, source, length, move=move)

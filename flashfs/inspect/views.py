@@ -38,6 +38,11 @@ def show(
     return getattr(inspect, function)(image, *arguments, **known)
 
 
+def named(view: str, number: str | None) -> tuple[str, str | None]:
+    """The view and the number that were asked for: ``scheme`` with the name of a table is that table."""
+    return (number, None) if view == "scheme" and number is not None else (view, number)
+
+
 def check(image: Path, view: str, number: str | None, ftl: str | None) -> int | None:
     """The number that was typed for a view of an image bound to ``ftl`` ("": to none; None: not known). UsageError for
     a view that this FTL does not have, and for a number that is no number, is missing or superfluous."""

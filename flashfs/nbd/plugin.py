@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from flashfs.device import Device
+from flashfs.ftl_search import SEARCHED
 from flashfs.fuse import daemon, host_disk
 from flashfs.fuse.nbd_request import Request
 from flashfs.fuse.tree import encoded
@@ -130,6 +131,7 @@ def start(text: str) -> int:
     global _serving
     os.environ.pop("LD_PRELOAD", None)
     request = Request.read(text)
+    SEARCHED[:] = request.searched
     daemon.start_log(request.log if request.foreground else None)
     try:
         _serving = _Serving(request)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from flashfs.errors import FlashfsError, UsageError
+from flashfs.ftl_search import SEARCHED
 from flashfs.fuse import fault_words
 from flashfs.fuse.nbd_request import HOST, Request
 
@@ -105,7 +106,7 @@ def start(request: Request, waiting: Callable[[], AbstractContextManager[None]] 
     """Start nbdkit, and return once a client may come; raises what kept it from that."""
     prepare(request)
     reader, writer = os.pipe()
-    request = replace(request, teller=writer, stderr=os.dup(2))
+    request = replace(request, searched=tuple(SEARCHED), teller=writer, stderr=os.dup(2))
     with tempfile.TemporaryFile() as said, os.fdopen(reader) as words, waiting():
         try:
             process = subprocess.Popen(
@@ -159,6 +160,8 @@ def prepare(request: Request) -> None:
     for option, path in (("--log", request.log), ("--stats", request.stats), ("--socket", request.socket)):
         if path is not None and not path.parent.is_dir():
             raise UsageError(f"{option} {path}: there is no directory {path.parent}")
+        if path is not None and path.is_dir():
+            raise UsageError(f"{option} {path}: a directory; use the name of a file")
     if request.socket is not None:
         _prepare_socket(request.socket)
     else:

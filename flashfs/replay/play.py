@@ -36,6 +36,7 @@ from flashfs.replay.traces import Options
 from flashfs.sizing.defaults import DEFAULT_FTL
 from flashfs.text import meant
 from nandimg import Geometry
+from nandimg.image import at_rest
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999, "p9999": 0.9999}
 SAMPLES = 400  #: of the series at most; beyond that every second one is dropped
@@ -241,7 +242,8 @@ def _copied(path: Path) -> Iterator[Path]:
     """A temporary copy, so that a replay does not change the image."""
     with tempfile.TemporaryDirectory(prefix="flashfs-replay-") as folder:
         copy = Path(folder, "image")
-        _copy(path, copy)
+        with at_rest(path):
+            _copy(path, copy)
         yield copy
 
 

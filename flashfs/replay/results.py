@@ -132,6 +132,13 @@ def check_name(path: Path) -> None:
         raise FlashfsError(f"--out {path}: {os.strerror(errno.EACCES)}")
 
 
+def check_target(path: Path) -> None:
+    """As ``check_name``; UsageError too for a file that is there and has no results, to which none can be added."""
+    check_name(path)
+    if path.exists():
+        _rows_of(path)
+
+
 @contextmanager
 def _turn(folder: Path) -> Iterator[None]:
     """Lets one process at a time in, per folder. The lock is on the folder itself, so there is no lock file to remove,

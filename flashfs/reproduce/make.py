@@ -209,6 +209,7 @@ def make(
 ) -> Made:  # fmt: skip
     """Replay what has no result yet, and write table, picture and results into the folder ``out``. ``listen`` makes the
     sweep's Listener from the points."""
+    _check_ftls(figure, ftls)  # before there is a folder
     out.mkdir(parents=True, exist_ok=True)
     every: Points
     why_not: dict[str, str] = {}

@@ -65,7 +65,10 @@ def test_pairs() -> None:
     [
         ["--nonesuch"], ["nonesuch"], ["create"], ["mount", "image"], ["create", "x", "--dies", "many"],
         ["dump", "x", "nonesuch"], ["dump", "x", "page"], ["dump", "x", "header", "3"], ["ftls", "nonesuch"],
-        ["create", "x", "--size", "3q"], ["create", "x", "--preset", "nonesuch"],
+        ["create", "x", "--size", "3q"], ["create", "x", "--size", ""], ["create", "x", "--size", "1"],
+        ["create", "x", "--tables", "no"], ["create", "x", "--backend", "nope"], ["replay", "seq", "--backend", "nope"],
+        ["create", "x", "--pages-per-block", "0"], ["create", "x", "--pages-per-block", "3"],
+        ["create", "x", "--preset", "nonesuch"],
         ["top"], ["top", "x"], ["top", "x", "--interval", "0"],
         ["dump", "x", "blocks", "--html", "y"], ["dump", "x", "--force"],
         ["create", "x", "--preset", "tiny-8", "--dies", "4"], ["create", "x", "--preset", "tiny-8", "--size", "1G"],
@@ -79,6 +82,32 @@ def test_bad_usage_is_one_line_and_2(
     assert (code, out) == (2, "")
     assert err.startswith("flashfs: ")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("share", ["nan", "inf", "-1", "0", "1e400", "-inf", "", "1%%"])
+@pytest.mark.parametrize("command", [["create", "x"], ["replay", "uniform:ops=9"]])
+def test_a_share_that_is_none(capsys: pytest.CaptureFixture[str], command: list[str], share: str) -> None:
+    code, out, err = run(capsys, *command, "--op", share)
+    assert (code, out) == (2, "")
+    assert err == f"flashfs: --op {share}: use a share above 0, as 0.1 or 10%\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["replay", "seq", "--qd", "-1"], "--qd -1: use 0 or more"),
+        (["replay", "seq", "--qd", "65537"], "--qd 65537: use 65536 or less"),
+        (["check", "pagemap", "--jobs", "0"], "--jobs 0: use 1 or more"),
+        (["crash", "run", "--cuts", "0"], "--cuts 0: use 1 or more"),
+        (["crash", "run", "--seconds", "soon"], "--seconds soon: use a number"),
+        (["cut", "mnt", "--at", "1e3"], "--at 1e3: use a whole number"),
+        (["replay", "seq", "--dram", "9" * 25], f"--dram {'9' * 25}: use less than 8 EiB"),
+    ],
+)
+def test_a_number_that_is_not_taken(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.removeprefix("flashfs: ").partition(" (see ")[0].rstrip("\n") == said
 
 
 def test_an_exception_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +162,7 @@ def test_create(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert made["geometry"]["blocks"] == 8
     assert made["allocated_bytes"] == inspect(path).allocated_bytes
     assert run(capsys, "create", tmp_path / "none" / "chip")[0] == 1
-    assert run(capsys, "create", tmp_path / "b", "--backend", "tape")[0] == 1
+    assert run(capsys, "create", tmp_path / "b", "--backend", "tape")[0] == 2
     assert [entry.name for entry in tmp_path.iterdir()] == ["chip"]
 
 
@@ -255,7 +284,7 @@ def test_clone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("dump chip cmt", 2, "slimftl has header, blocks, page, lpa, log, scheme, recovery, map, hids, vbt"),
         ("create x --size 100T", 2, "size 100 TiB: use 14 TiB or less, with 256 pages of 4 KiB per block and"),
         ("create x --page-size 3000", 2, "--page-size 3000: use a power of two"),
-        ("create x --op ten", 2, "--op ten: use a share, as 0.1 or 10%"),
+        ("create x --op ten", 2, "--op ten: use a share above 0, as 0.1 or 10%"),
         ("create x --op 10 --size 16M", 2, "op is 10, which is 1000 %: did you mean 0.1?"),
         ("replay uniform:ops=1k --op 25 --size 64M", 2, "op is 25, which is 2500 %: did you mean 0.25?"),
         ("replay uniform:ops=1k --dram 10", 1, "--dram 10 is 10 B: pagemap needs 1141828 bytes here at least (1.1"),

@@ -24,6 +24,19 @@ from flashfs.poll import readable
 
 SIZE = 80 << 20  #: of `chip`
 LITTLE = 64 << 10
+MINE = """class Mine:
+    def __init__(self, chip):
+        self.ppa_of = {}
+
+    def lookup(self, lpa):
+        return self.ppa_of.get(lpa)
+
+    def bind(self, lpa, ppa):
+        self.ppa_of[lpa] = ppa
+
+    def unbind(self, lpa):
+        del self.ppa_of[lpa]
+"""
 
 
 def test_the_command(
@@ -46,6 +59,18 @@ def test_the_command(
     os.close(ended)
     with Device.open(chip, readonly=True) as device:
         assert device.recovery.clean
+
+
+def test_a_class_in_the_present_folder(need_nbd: None, chip: Path, tmp_path: Path) -> None:
+    """As `mount` finds it: the folder is not in the Python path."""
+    (tmp_path / "mine.py").write_text(MINE)
+    command = [sys.executable, "-P", "-c", "from flashfs.cli import main; main()"]
+    for words in (["--ftl", "mine:Mine"], ["--trust"]):
+        done = subprocess.run(
+            [*command, "nbd", str(chip), *words, "--run", 'nbdinfo --size "$uri"'], cwd=tmp_path, capture_output=True,
+            text=True, check=False, env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (0, f"{SIZE}\n"), done.stderr
 
 
 def test_names_that_are_no_utf_8(need_nbd: None, chip: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

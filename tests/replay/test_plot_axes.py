@@ -330,7 +330,7 @@ def test_what_is_left_out_is_on_stderr(capsys: pytest.CaptureFixture[str], file:
     assert err == "flashfs: l.svg: not in it: dftl: these results have nothing of it\n"
     _, _, err = run(capsys, "plot", file, "--what", "latency,tail,waf", "--where", "op=25%", "--out", "l.svg")
     assert err == "flashfs: l-latency.svg, l-tail.svg: not in it: dftl: these results have nothing of it\n"
-    _, _, err = run(capsys, "plot", file, "--what", "latency,tail", "--where", "op=25%", "--out", "l.svg")
+    _, _, err = run(capsys, "plot", file, "--what", "latency,tail", "--where", "op=25%", "--out", "l.svg", "--force")
     assert err == "flashfs: each picture: not in it: dftl: these results have nothing of it\n"
 
 

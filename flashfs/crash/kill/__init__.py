@@ -137,7 +137,7 @@ def check_machine(fs: str, writer: str = "files") -> None:
         raise UsageError(f"--writer {writer}: there is {', '.join(WRITERS)}")
     if fs not in (FILE_SYSTEMS if not WRITERS[writer].bare else (NONE.name,)):
         raise UsageError(f"--fs {fs}: the kill tier knows {', '.join(FILE_SYSTEMS)}")
-    loop.need_root("crash kill")
+    loop.need_root("crash kill", "`flashfs crash run`, which cuts a chip in memory")
     for device in ("/dev/fuse", "/dev/loop-control"):
         if not os.access(device, os.R_OK | os.W_OK):
             raise FlashfsError(f"crash kill needs {device}, which this machine does not let us open")

@@ -145,7 +145,7 @@ def default_size(fs: str, mkfs: str | None = None) -> str:
 def check_machine(settings: Settings) -> None:
     """Raise unless this machine has all that the mode needs; the error names what is missing."""
     default_size(settings.fs, settings.mkfs)
-    loop.need_root("crash workload")
+    loop.need_root("crash workload", "`flashfs crash run`, which cuts a chip in memory")
     if settings.mkfs is None:
         file_systems.check_can_make(settings.fs)
     for program, package in (("fusermount3", "fuse3"), ("losetup", "mount"), ("cp", "coreutils")):

@@ -23,7 +23,7 @@ def size(text: str) -> int:
     """Bytes, as ``4k`` or ``1M``; powers of 1024."""
     found = NUMBER.fullmatch(text.strip())
     exact = float(found[1]) * 1024 ** SIZE_POWERS[found[2].lower()] if found else 0.0
-    if exact < 1 or exact != int(exact):
+    if exact < 1 or exact >= 1 << 63 or exact != int(exact):
         raise Unreadable("a size above 0, as 4k or 1M")
     return int(exact)
 
