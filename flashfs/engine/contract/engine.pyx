@@ -43,9 +43,10 @@ cdef class Engine:
         """The DeviceFullError for a device without room: ``what`` could not be had, and how full the blocks are."""
         health = [self.nand.block_health(block) for block in range(self.nand.blocks)]
         live = sum(self.victims.valid[block] for block in range(self.nand.blocks))
-        bad = sum(one > 1 for one in health)
+        retiring = self.pool.retiring_n     # an operation failed in them: they are marked bad at a sync
+        bad = sum(one > 1 for one in health) + retiring
         gone = f"; {bad} have gone bad" if bad else ""
-        return DeviceFullError(f"{what}: {live:,} pages live in {health.count(0):,} healthy blocks of "
+        return DeviceFullError(f"{what}: {live:,} pages live in {health.count(0) - retiring:,} healthy blocks of "
                                f"{self.nand.pages_per_block} pages{gone}")
 
     def own(self, int kind, Owner owner not None):

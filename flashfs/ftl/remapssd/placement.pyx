@@ -14,6 +14,9 @@ from flashfs.ftl.remapssd.mapping cimport RemapTable
 
 from flashfs.errors import CorruptError
 
+cdef enum:
+    ENDS_LEAST = 4           # segments that are free for a move, beside those that its entries fill
+
 cdef class EntryRoom:
     """Prepares moves of a superblock's pages. ``shed_n`` pages were written out for a single LPA, since NVRAM could not
     take the entries of all LPAs that share a page. ``alone``: while entries are looked up no die begins an
@@ -58,7 +61,7 @@ cdef class EntryRoom:
     cdef uint64_t segments_for(self, uint64_t valid) noexcept nogil:
         """Segments that so many entries may take after a move: copies go to ``ends`` superblocks at most, each of which
         begins one."""
-        return self.mapping.rmm.segments_for(valid) + min(valid, <uint64_t> self.ends)
+        return self.mapping.rmm.segments_for(valid) + max(<uint64_t> ENDS_LEAST, min(valid, <uint64_t> self.ends))
 
     cdef bint fits(self, uint32_t superblock, uint32_t block, uint64_t live) except -1 nogil:
         """Whether cleaning has room for ``live`` pages of that superblock, or of that block of it, and for those that
