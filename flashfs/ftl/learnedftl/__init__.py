@@ -79,11 +79,11 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 def _groups(ssd: Any, options: dict[str, Any], slots: int) -> Groups:
     pages = _group_pages(ssd, options)
-    all_pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
+    all_pages, homes = pages_of(ssd.lpas, ssd.nand.page_bytes), options["homes"] == "on"
     return Groups(
         -(-all_pages // pages), pages * (ssd.nand.page_bytes // 4), ssd.nand.blocks, ssd.nand.dies,
-        ssd.nand.pages_per_block, slots, options["group_share"], options["lend_share"],
-        options["group_budget"],
+        ssd.nand.pages_per_block, slots, max(1, options["group_share"] // 10) if homes else options["group_share"],
+        options["lend_share"], options["group_budget"], homes,
     )  # fmt: skip
 
 
@@ -226,6 +226,9 @@ SCHEME = demand_scheme(
                "a whole", low=1, high=100),
         Option("group_budget", 300, "pages that may move to put groups in order, per cent of what the host writes",
                high=10_000),
+        Option("homes", "off", "on: superblocks of groups are homes and all others logs; a log is cleaned by itself "
+               "once little of it lives, and else the next group is put in order, from a tenth of group_share on. off: "
+               "what moves fewer pages for each that it gains", choices=("off", "on")),
         Option("lend_share", 50, "per cent of a superblock that may be lent to other groups before it is no group's, "
                "and both are to be cleaned", low=1, high=100),
         Option("open", 0, "superblocks that the host fills at once, each for a group; 0: as many as a quarter of the "
@@ -254,10 +257,10 @@ SCHEME = demand_scheme(
             "pages that were read and trained": lambda ssd: ssd.mapping.pages_retrained},
     damage_events={"models that were wrong": lambda ssd: ssd.mapping.mispredictions},
     tight={"cmt_bytes": (500, 900, 3_000), "group_share": (5, 20, 50), "lend_share": (5, 50), "open": (1, 2),
-           "group_budget": (100, 10_000),
+           "group_budget": (100, 10_000), "homes": ("off", "on"),
            "group": (0, 1, 2), "map_dies": (1, 3)},
     varied={"cmt_bytes": (0, 600, 3_000), "prefetch": PREFETCHING, "train": ("always", "cleaning"),
-            "group_share": (5, 50), "place": PLACES, "open": (0, 1, 2), "group": (0, 1)},
+            "group_share": (5, 50), "place": PLACES, "open": (0, 1, 2), "group": (0, 1), "homes": ("off", "on")},
     chips=("tiny-112",),  # five translation pages
     year=2024,
     by_superblock=True,

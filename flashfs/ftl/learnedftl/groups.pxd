@@ -10,6 +10,7 @@ cdef class Groups:
     cdef readonly uint32_t least           # changed pages from which a group is examined
     cdef readonly uint32_t lent_most       # pages of a superblock that may be other groups' before both are due
     cdef uint32_t slots
+    cdef readonly bint has_logs            # superblocks of groups are homes, others logs
     cdef uint32_t budget                   # pages that may move per page of the host, per cent
     cdef readonly uint64_t credit          # ... what is left of it, in hundredths of a page
     # of each group: pages written since it was put in order, or moved out of a superblock of its own
@@ -30,5 +31,6 @@ cdef class Groups:
     cdef int settle(self, uint32_t group, uint32_t changed) noexcept nogil
     cdef bint may_move(self) noexcept nogil
     cdef int spend(self, uint32_t n) noexcept nogil
+    cdef int disown(self, uint32_t superblock) noexcept nogil
     cdef uint32_t worst(self) noexcept nogil
     cdef bint is_own(self, uint32_t superblock) noexcept nogil

@@ -18,10 +18,11 @@ cdef class Groups:
     """``n`` groups of ``group_lpas`` LPAs, on superblocks of ``dies`` blocks, ``slots`` of which the host fills at a
     time. A group is worth putting in order from ``share`` per cent of changed pages on; if ``lend_share`` per cent of a
     superblock are lent, its owner and its largest borrower are due. Per 100 pages that the host writes, ``budget``
-    pages may move to put groups in order."""
+    pages may move to put groups in order. ``has_logs``: superblocks of groups are homes, and others logs."""
 
     def __cinit__(self, uint32_t n, uint32_t group_lpas, uint32_t blocks, uint32_t dies, uint32_t pages_per_block,
-                  uint32_t slots, uint32_t share, uint32_t lend_share, uint32_t budget):
+                  uint32_t slots, uint32_t share, uint32_t lend_share, uint32_t budget, bint has_logs=False):
+        self.has_logs = has_logs
         self.n = n
         self.group_lpas = group_lpas
         self.superblocks = blocks // dies
@@ -122,6 +123,12 @@ cdef class Groups:
     cdef int spend(self, uint32_t n) noexcept nogil:
         """``n`` pages of a group have moved."""
         self.credit -= min(self.credit, <uint64_t> 100 * n)
+        return 0
+
+    cdef int disown(self, uint32_t superblock) noexcept nogil:
+        """The superblock is no group's any more."""
+        self.owner[superblock] = NONE
+        self.lent[superblock] = 0
         return 0
 
     cdef uint32_t worst(self) noexcept nogil:

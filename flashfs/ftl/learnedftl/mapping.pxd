@@ -32,6 +32,8 @@ cdef class LearnedMap(TpMap):
     cdef readonly int64_t train_ns, sort_ns
     cdef readonly uint64_t groups_looked_at, groups_ordered, group_moves
     cdef int order_group(self, uint32_t n, int stream) except -1 nogil
+    cdef uint32_t unknown_of(self, uint32_t group) noexcept nogil
+    cdef uint32_t most_unknown(self) noexcept nogil
     cdef uint32_t find_group(self, uint32_t group, uint32_t* unknown) except? 0xFFFFFFFE nogil
     cdef int find_page(self, uint32_t page) except -1 nogil
     cdef bint knows(self, uint32_t lpa, uint32_t* ppa) noexcept nogil

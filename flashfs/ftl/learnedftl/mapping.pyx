@@ -253,6 +253,26 @@ cdef class LearnedMap(TpMap):
 
     # --- groups
 
+    cdef uint32_t unknown_of(self, uint32_t group) noexcept nogil:
+        """How many pages of the group no model knows, at most: those written since it was last looked at, where one
+        that was written twice counts twice, but no more than have no bit."""
+        cdef uint32_t pages = self.groups.group_lpas // self.per_page, first = group * pages
+        cdef uint32_t end = min(self.gtd.n, first + pages)
+        cdef uint64_t lpas = min(<uint64_t> end * self.per_page, <uint64_t> self.ssd.lpas)
+        lpas -= <uint64_t> first * self.per_page + self.models.known_in(first, end)
+        return <uint32_t> min(<uint64_t> self.groups.changed[group], lpas)
+
+    cdef uint32_t most_unknown(self) noexcept nogil:
+        """The group with the most pages that no model knows; NONE if none has ``least`` of them."""
+        cdef uint32_t group, n, most = 0, best = NONE
+        for group in range(self.groups.n):
+            if self.groups.changed[group] < max(self.groups.least, most + 1):
+                continue
+            n = self.unknown_of(group)
+            if n >= self.groups.least and n > most:
+                best, most = group, n
+        return best
+
     cdef uint32_t find_group(self, uint32_t group, uint32_t* unknown) except? 0xFFFFFFFE nogil:
         """Put the PPAs of a group's pages into ``places``, ascending, and train its models; returns how many pages
         there are, and adds to ``unknown`` those that no model knows after training. Reads each of its translation pages

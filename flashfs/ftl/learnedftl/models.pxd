@@ -41,6 +41,7 @@ cdef class Models:
     cdef int forget_page(self, uint32_t page) noexcept nogil
     cdef int forget_all(self) noexcept nogil
     cdef int mark(self, uint32_t page, uint64_t* bits) noexcept nogil
+    cdef uint64_t known_in(self, uint32_t first, uint32_t end) noexcept nogil
     cdef bint is_untried(self, uint32_t page) noexcept nogil
     cdef int train(self, uint32_t page, const uint32_t* ppas, uint32_t n) noexcept nogil
     cdef int train_one(self, Model* model, const uint32_t* ppas, uint32_t n) noexcept nogil

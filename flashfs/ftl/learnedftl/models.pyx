@@ -137,6 +137,13 @@ cdef class Models:
                     bits[at] |= self.models[<uint64_t> page * self.models_a_page + i].exact[w]
         return 0
 
+    cdef uint64_t known_in(self, uint32_t first, uint32_t end) noexcept nogil:
+        """Set bits of the models of translation pages ``first`` to ``end``."""
+        cdef uint64_t i, n = 0
+        for i in range(<uint64_t> first * self.models_a_page, <uint64_t> end * self.models_a_page):
+            n += self.models[i].exact_n
+        return n
+
     cdef bint is_untried(self, uint32_t page) noexcept nogil:
         """Whether no model of that page was ever trained."""
         cdef uint32_t i

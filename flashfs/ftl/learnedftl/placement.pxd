@@ -6,6 +6,13 @@ from flashfs.ftl.learnedftl.groups cimport Groups
 from flashfs.ftl.learnedftl.mapping cimport LearnedMap
 
 
+cdef struct Candidates:                # for cleaning, of all superblocks
+    uint32_t dead                          # one without live pages, or NONE
+    uint32_t cheapest                      # the one that is cheapest to clean by itself, or NONE;
+    uint64_t moves, gain                   # pages that move for that, those of a home twice, and pages gained
+    uint64_t live                          # live pages of all
+
+
 cdef class GroupSuperblocks(Superblocks):
     cdef LearnedMap map
     cdef Groups groups
@@ -28,6 +35,11 @@ cdef class GroupSuperblocks(Superblocks):
     cdef uint32_t kept(self) noexcept nogil
     cdef uint32_t map_owes(self) noexcept nogil
     cdef int clean_for_groups(self) except -1 nogil
+    cdef int clean_by_cost(self) except -1 nogil
+    cdef int clean_by_logs(self) except -1 nogil
+    cdef uint32_t next_group(self, const Candidates* found) noexcept nogil
+    cdef double worth(self, const Candidates* found) noexcept nogil
+    cdef int look_round(self, Candidates* found) noexcept nogil
     cdef uint32_t cheapest(self, uint64_t* moves, uint64_t* gain, uint64_t* lives) noexcept nogil
     cdef int clean_group(self, uint32_t group) except -1 nogil
     cdef int begin_order(self, uint32_t group, uint32_t n) except -1 nogil

@@ -421,6 +421,23 @@ def test_a_group_that_is_in_order_is_only_looked_at() -> None:
     assert found["lpas_modelled"] > 0.95 * GROUPED.lpas
 
 
+def test_homes_and_logs_keep_a_full_device_in_order() -> None:
+    """Under writes at random: models know more of the pages, and no more is programmed for it."""
+    known, programs = {}, {}
+    for homes in ("off", "on"):
+        device = grouped(homes=homes)
+        rnd = random.Random(7)
+        write(device, 0, GROUPED.lpas)
+        for _ in range(4 * GROUPED.lpas):
+            write(device, rnd.randrange(GROUPED.lpas))
+        known[homes] = figures(device)["lpas_modelled"] / GROUPED.lpas
+        programs[homes] = sum(device.nand.counters()["program"])
+        assert device.ssd.mapping.stale() == []
+        assert device.problems() == []
+    assert known["on"] > known["off"] + 0.1
+    assert programs["on"] < 0.9 * programs["off"]
+
+
 def test_groups_and_owners_as_they_are_shown() -> None:
     device, learned = grouped(), scheme("learnedftl")
     write(device, 0, GROUPED.lpas)
