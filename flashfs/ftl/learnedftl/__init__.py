@@ -64,27 +64,26 @@ def _build(ssd: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     order = add_streams(ssd, slots, most) if most else -1
     if not fits:
         return built(ssd, options, "learnedftl", _mapping(ssd, options, None))
-    groups = _groups(ssd, options, slots) if slots else None
+    groups = _groups(ssd, options) if slots else None
     mapping = _mapping(ssd, options, groups)
     require_room(ssd, pages_of(ssd.lpas, ssd.nand.page_bytes), "learnedftl")
     placement = superblocks_for(ssd, options, "learnedftl")
     cleaning = SuperblockGreedy(ssd)
     if groups is not None:
         placement = GroupSuperblocks(ssd, dies, dies, 1)
-        placement.join(mapping, cleaning, order)
+        placement.join(mapping, cleaning, order, slots)
         ssd.carry(max(groups.group_lpas, groups.superblock_pages))
     spread_map(ssd, options, placement)
     return mapping, PageBitmap(ssd), placement, cleaning
 
 
-def _groups(ssd: Any, options: dict[str, Any], slots: int) -> Groups:
+def _groups(ssd: Any, options: dict[str, Any]) -> Groups:
     pages = _group_pages(ssd, options)
-    all_pages, homes = pages_of(ssd.lpas, ssd.nand.page_bytes), options["homes"] == "on"
+    all_pages = pages_of(ssd.lpas, ssd.nand.page_bytes)
     return Groups(
         -(-all_pages // pages), pages * (ssd.nand.page_bytes // 4), ssd.nand.blocks, ssd.nand.dies,
-        ssd.nand.pages_per_block, slots, max(1, options["group_share"] // 10) if homes else options["group_share"],
-        options["lend_share"], options["group_budget"], homes,
-    )  # fmt: skip
+        ssd.nand.pages_per_block, options["group_share"], options["lend_share"], options["group_budget"],
+    )
 
 
 def _slots(ssd: Any, options: dict[str, Any]) -> int:
@@ -148,16 +147,15 @@ def _models(device: Any) -> list[dict[str, Any]]:
 
 
 def _group_table(device: Any) -> list[dict[str, Any]]:
-    """The groups that are put in order together: the LPAs of each, how many of its pages are without a model, and
-    whether it should be cleaned first (``due``: much of its superblock was lent, or it borrowed most of one)."""
+    """The groups that are put in order together: the LPAs of each, and how many pages were written since, or moved
+    elsewhere."""
     groups = device.ssd.mapping.groups
     if groups is None:
         return []
     return [
-        {"group": row["group"], "first_lpa": row["group"] * groups.group_lpas, "changed": row["changed"],
-         "due": row["due"]}
+        {"group": row["group"], "first_lpa": row["group"] * groups.group_lpas, "changed": row["changed"]}
         for row in groups.groups()
-    ]  # fmt: skip
+    ]
 
 
 def _owners(device: Any) -> list[dict[str, Any]]:
@@ -222,15 +220,12 @@ SCHEME = demand_scheme(
                "out. streams: as for tpftl (stripe, cleaning)", choices=PLACES),
         Option("group", 0, "translation pages of a group; 0: as many as a superblock has room for the pages of",
                high=1 << 16),
-        Option("group_share", 10, "per cent of a group's pages that have to be without a model for it to be cleaned as "
+        Option("group_share", 1, "per cent of a group's pages that have to be without a model for it to be cleaned as "
                "a whole", low=1, high=100),
         Option("group_budget", 300, "pages that may move to put groups in order, per cent of what the host writes",
                high=10_000),
-        Option("homes", "off", "on: superblocks of groups are homes and all others logs; a log is cleaned by itself "
-               "once little of it lives, and else the next group is put in order, from a tenth of group_share on. off: "
-               "what moves fewer pages for each that it gains", choices=("off", "on")),
-        Option("lend_share", 50, "per cent of a superblock that may be lent to other groups before it is no group's, "
-               "and both are to be cleaned", low=1, high=100),
+        Option("lend_share", 50, "per cent of a superblock that may be lent to other groups before it is no group's "
+               "any more", low=1, high=100),
         Option("open", 0, "superblocks that the host fills at once, each for a group; 0: as many as a quarter of the "
                f"spare blocks, {SLOTS_MOST} at most", high=SLOTS_MOST),
         Option("train", "always", "when models are trained: whenever their translation page is written, or only when "
@@ -243,7 +238,7 @@ SCHEME = demand_scheme(
     about_views={
         "nodes": "the nodes of the cache",
         "models": "the models, and how exact they are",
-        "groups": "which groups are due to be put in order",
+        "groups": "how much of each group is out of order",
         "owners": "which group owns which superblock",
     },
     pictures=_pictures,
@@ -256,11 +251,11 @@ SCHEME = demand_scheme(
             "models of runs": lambda ssd: ssd.mapping.models.runs,
             "pages that were read and trained": lambda ssd: ssd.mapping.pages_retrained},
     damage_events={"models that were wrong": lambda ssd: ssd.mapping.mispredictions},
-    tight={"cmt_bytes": (500, 900, 3_000), "group_share": (5, 20, 50), "lend_share": (5, 50), "open": (1, 2),
-           "group_budget": (100, 10_000), "homes": ("off", "on"),
+    tight={"cmt_bytes": (500, 900, 3_000), "group_share": (1, 20, 50), "lend_share": (5, 50), "open": (1, 2),
+           "group_budget": (100, 10_000),
            "group": (0, 1, 2), "map_dies": (1, 3)},
     varied={"cmt_bytes": (0, 600, 3_000), "prefetch": PREFETCHING, "train": ("always", "cleaning"),
-            "group_share": (5, 50), "place": PLACES, "open": (0, 1, 2), "group": (0, 1), "homes": ("off", "on")},
+            "group_share": (1, 50), "place": PLACES, "open": (0, 1, 2), "group": (0, 1)},
     chips=("tiny-112",),  # five translation pages
     year=2024,
     by_superblock=True,

@@ -1,5 +1,5 @@
 """LearnedFTL's groups (S. Wang et al., LearnedFTL, HPCA 2024): neighbouring translation pages, whose pages share
-superblocks. This tracks the owner of each superblock, which groups borrowed of it, and which group should be cleaned.
+superblocks. This tracks the owner of each superblock, what is lent of it, and how much of each group has changed.
 
 A clean checkpoint has it (``save``). After a recovery no superblock has an owner, and no group has changed.
 """
@@ -15,14 +15,13 @@ from flashfs.engine.blocks.pool cimport NONE
 
 
 cdef class Groups:
-    """``n`` groups of ``group_lpas`` LPAs, on superblocks of ``dies`` blocks, ``slots`` of which the host fills at a
-    time. A group is worth putting in order from ``share`` per cent of changed pages on; if ``lend_share`` per cent of a
-    superblock are lent, its owner and its largest borrower are due. Per 100 pages that the host writes, ``budget``
-    pages may move to put groups in order. ``has_logs``: superblocks of groups are homes, and others logs."""
+    """``n`` groups of ``group_lpas`` LPAs, on superblocks of ``dies`` blocks. A group is worth putting in order from
+    ``share`` per cent of changed pages on; if ``lend_share`` per cent of a superblock are lent, it is no group's any
+    more. Per 100 pages that the host writes, ``budget`` pages may move to put groups in order that would not need to
+    move."""
 
     def __cinit__(self, uint32_t n, uint32_t group_lpas, uint32_t blocks, uint32_t dies, uint32_t pages_per_block,
-                  uint32_t slots, uint32_t share, uint32_t lend_share, uint32_t budget, bint has_logs=False):
-        self.has_logs = has_logs
+                  uint32_t share, uint32_t lend_share, uint32_t budget):
         self.n = n
         self.group_lpas = group_lpas
         self.superblocks = blocks // dies
@@ -30,75 +29,54 @@ cdef class Groups:
         self.pages_per_block = pages_per_block
         self.superblock_pages = dies * pages_per_block
         self.share = share
-        self.slots = slots
         self.budget = budget
         self.least = <uint32_t> max(<uint64_t> 1, <uint64_t> group_lpas * share // 100)
         self.lent_most = <uint32_t> max(<uint64_t> 1, <uint64_t> self.superblock_pages * lend_share // 100)
         self.changed = <uint32_t*> calloc(n, sizeof(uint32_t))
-        self.due = <uint8_t*> calloc(n, 1)
         self.owner = <uint32_t*> malloc(self.superblocks * sizeof(uint32_t))
         self.lent = <uint32_t*> calloc(self.superblocks, sizeof(uint32_t))
-        self.borrowed = <uint32_t*> calloc(<uint64_t> slots * n, sizeof(uint32_t))
-        if not (self.changed and self.due and self.owner and self.lent and self.borrowed):
+        if not (self.changed and self.owner and self.lent):
             raise MemoryError
         self.reset()
 
     def __dealloc__(self):
         free(self.changed)
-        free(self.due)
         free(self.owner)
         free(self.lent)
-        free(self.borrowed)
 
     def reset(self):
         """Make it empty: no superblock has an owner, and no group has changed."""
         memset(self.changed, 0, self.n * sizeof(uint32_t))
-        memset(self.due, 0, self.n)
         memset(self.owner, 0xFF, self.superblocks * sizeof(uint32_t))
         memset(self.lent, 0, self.superblocks * sizeof(uint32_t))
-        memset(self.borrowed, 0, <uint64_t> self.slots * self.n * sizeof(uint32_t))
 
     cdef uint32_t of(self, uint32_t lpa) noexcept nogil:
         return lpa // self.group_lpas
 
-    cdef int open(self, uint32_t superblock, uint32_t group, uint32_t slot) noexcept nogil:
-        """The superblock is opened for the group, to be filled by the host's slot; or, if ``slot`` is ``slots``, with
-        the group's pages in order."""
+    cdef int open(self, uint32_t superblock, uint32_t group) noexcept nogil:
+        """The superblock is opened for the group."""
         self.owner[superblock] = group
         self.lent[superblock] = 0
         self.opened += 1
-        if slot < self.slots:
-            memset(self.borrowed + <uint64_t> slot * self.n, 0, self.n * sizeof(uint32_t))
         return 0
 
-    cdef int wrote(self, uint32_t group, uint32_t superblock, uint32_t slot, uint32_t n) noexcept nogil:
-        """The host wrote ``n`` pages of the group to the superblock."""
+    cdef int wrote(self, uint32_t group, uint32_t superblock, uint32_t n) noexcept nogil:
+        """The host wrote ``n`` pages of the group to the superblock. If too much of that is lent, it loses its
+        owner."""
         self.changed[group] += n
         self.credit = min(self.credit + <uint64_t> n * self.budget, <uint64_t> 200 * self.group_lpas)
         if self.owner[superblock] == group:
             return 0
         self.borrowed_n += n
         self.lent[superblock] += n
-        self.borrowed[<uint64_t> slot * self.n + group] += n
         if self.owner[superblock] != NONE and self.lent[superblock] >= self.lent_most:
-            self.lend(superblock, slot)
+            self.owner[superblock] = NONE
+            self.settled += 1
         return 0
 
     cdef int add(self, uint32_t superblock, uint32_t n) noexcept nogil:
         """``n`` pages of another group are put in order there."""
         self.lent[superblock] += n
-        return 0
-
-    cdef int lend(self, uint32_t superblock, uint32_t slot) noexcept nogil:
-        """Too much of it is lent: it loses its owner, and the owner and the largest borrower become due."""
-        cdef uint32_t group, most = 0
-        cdef const uint32_t* borrowed = self.borrowed + <uint64_t> slot * self.n
-        for group in range(self.n):
-            if borrowed[group] > borrowed[most]:
-                most = group
-        self.due[self.owner[superblock]] = self.due[most] = 1
-        self.owner[superblock] = NONE
-        self.settled += 1
         return 0
 
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, uint32_t n) noexcept nogil:
@@ -113,7 +91,6 @@ cdef class Groups:
     cdef int settle(self, uint32_t group, uint32_t changed) noexcept nogil:
         """The group was examined, or put in order: ``changed`` of its pages are without a model."""
         self.changed[group] = changed
-        self.due[group] = 0
         return 0
 
     cdef bint may_move(self) noexcept nogil:
@@ -131,19 +108,6 @@ cdef class Groups:
         self.lent[superblock] = 0
         return 0
 
-    cdef uint32_t worst(self) noexcept nogil:
-        """The group to be cleaned: among groups that are due and have changed twice as much as ``least``, or else among
-        all, the one that has changed most; NONE if no group has changed as much as ``least``."""
-        cdef uint32_t group, best = NONE
-        cdef bint due, best_due = False
-        for group in range(self.n):
-            if self.changed[group] < self.least:
-                continue
-            due = self.due[group] and self.changed[group] >= 2 * self.least
-            if best == NONE or due > best_due or (due == best_due and self.changed[group] > self.changed[best]):
-                best, best_due = group, due
-        return best
-
     cdef bint is_own(self, uint32_t superblock) noexcept nogil:
         """Whether the superblock has an owner: not too much of it is lent."""
         return self.owner[superblock] != NONE
@@ -153,17 +117,17 @@ cdef class Groups:
 
     def save(self):
         """u32 groups, u32 LPAs of a group, u32 superblocks, u32 0, u64 credit; then for each superblock u32 owner, then
-        for each u32 pages lent; for each group u32 pages changed; and for each group u8, whether it is due."""
+        for each u32 pages lent; for each group u32 pages changed."""
         return b"".join((
             struct.pack("<4IQ", self.n, self.group_lpas, self.superblocks, 0, self.credit),
             (<const uint8_t*> self.owner)[:4 * self.superblocks],
             (<const uint8_t*> self.lent)[:4 * self.superblocks],
             (<const uint8_t*> self.changed)[:4 * self.n],
-            self.due[:self.n],
         ))
 
     def load(self, saved):
-        """The inverse; ValueError says what is wrong. A section of groups of another size is ignored."""
+        """The inverse; ValueError says what is wrong. A section of groups of another size is ignored, and so is the
+        byte for each group that older images have at its end."""
         cdef uint32_t i
         self.reset()
         if len(saved) < 24:
@@ -171,8 +135,9 @@ cdef class Groups:
         n, lpas, superblocks, _, credit = struct.unpack_from("<4IQ", saved)
         if (n, lpas, superblocks) != (self.n, self.group_lpas, self.superblocks):
             return
-        if len(saved) != 24 + 8 * superblocks + 5 * n:
-            raise ValueError(f"owners section of {len(saved)} bytes: {24 + 8 * superblocks + 5 * n} are needed")
+        needed = 24 + 8 * superblocks + 4 * n
+        if len(saved) not in (needed, needed + n):
+            raise ValueError(f"owners section of {len(saved)} bytes: {needed} are needed")
         words = numpy.frombuffer(saved, "<u4", 2 * superblocks + n, 24).tolist()
         if any(owner != NONE and owner >= n for owner in words[:superblocks]):
             raise ValueError("owners section: a superblock of a group that there is not")
@@ -181,17 +146,16 @@ cdef class Groups:
             self.lent[i] = words[superblocks + i]
         for i in range(self.n):
             self.changed[i] = words[2 * superblocks + i]
-            self.due[i] = saved[24 + 8 * superblocks + 4 * n + i] == 1
         self.credit = min(credit, 200 * lpas)
 
     def sizes(self):
         """Bytes of the lists."""
-        return 5 * self.n + 8 * self.superblocks + 4 * self.slots * self.n
+        return 4 * self.n + 8 * self.superblocks
 
     def groups(self):
-        """For views: the changed pages of each group, and whether it is due."""
+        """For views: the changed pages of each group."""
         cdef uint32_t i
-        return [{"group": i, "changed": self.changed[i], "due": bool(self.due[i])} for i in range(self.n)]
+        return [{"group": i, "changed": self.changed[i]} for i in range(self.n)]
 
     def table(self):
         """For views: the owner of each superblock, and its pages of other groups."""

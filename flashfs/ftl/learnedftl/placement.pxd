@@ -35,11 +35,8 @@ cdef class GroupSuperblocks(Superblocks):
     cdef uint32_t kept(self) noexcept nogil
     cdef uint32_t map_owes(self) noexcept nogil
     cdef int clean_for_groups(self) except -1 nogil
-    cdef int clean_by_cost(self) except -1 nogil
-    cdef int clean_by_logs(self) except -1 nogil
     cdef uint32_t next_group(self, const Candidates* found) noexcept nogil
     cdef double worth(self, const Candidates* found) noexcept nogil
     cdef int look_round(self, Candidates* found) noexcept nogil
-    cdef uint32_t cheapest(self, uint64_t* moves, uint64_t* gain, uint64_t* lives) noexcept nogil
     cdef int clean_group(self, uint32_t group) except -1 nogil
     cdef int begin_order(self, uint32_t group, uint32_t n) except -1 nogil

@@ -3,19 +3,18 @@
 
 The host fills a few at a time, in *slots*. A group that writes and has none opens one if there are enough free blocks;
 else it borrows from the slot with the most room (the paper's opportunistic cross-group allocation). A superblock of
-which much is lent loses its owner, and the owner and the largest borrower are cleaned next.
+which much is lent loses its owner.
 
-A group is cleaned as a whole: all its pages, wherever they are, move to a superblock of its own, sorted by LPA
-(``LearnedMap.order_group``). Where pages of many groups are mixed, a superblock is cleaned by itself. The choice
-depends on the pages moved for each page gained (``clean_by_cost``). This is done before the host's next page is placed,
-when no slot has room: pages of the mapping written in between use blocks that are kept free, and if those run out, the
-superblock with the fewest live pages is cleaned, whatever group owns it.
+Superblocks of groups are *homes*, and all others *logs*. A group is cleaned as a whole: all its pages, wherever they
+are, move to a home, sorted by LPA (``LearnedMap.order_group``). A log is cleaned by itself once few of its pages live:
+how few follows from the spare space. Until then the next group is put in order, that of which models know the fewest
+pages: its pages in all logs die, and its old home with them. So order costs what cleaning costs anyway, also where few
+superblocks are spare. Where there is much spare space no group would need to move: groups move for the models' sake
+too, as far as ``budget`` allows, once models know half of their pages no more.
 
-Or superblocks of groups are *homes*, and all others *logs* (``clean_by_logs``). A log is cleaned by itself once few of
-its pages live: how few follows from the spare space. Until then the next group is put in order, that of which models
-know the fewest pages: its pages in all logs die, and its old home with them. So order costs what cleaning costs anyway,
-also where few superblocks are spare. Where there is much spare space no group would need to move: groups move for the
-models' sake too, as far as ``budget`` allows, once models know half of their pages no more.
+This is done before the host's next page is placed, when no slot has room: pages of the mapping written in between use
+blocks that are kept free, and if those run out, the superblock with the fewest live pages is cleaned, whatever group
+owns it.
 """
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -53,14 +52,14 @@ def add_streams(ssd, slots, most):
 cdef class GroupSuperblocks(Superblocks):
     """Superblocks for the groups of a LearnedMap, ``slots`` of them open for the host."""
 
-    def join(self, LearnedMap map not None, SuperblockGreedy cleaner not None, int order_stream):
+    def join(self, LearnedMap map not None, SuperblockGreedy cleaner not None, int order_stream, uint32_t slots):
         """Connect placement, the mapping (which has the groups) and cleaning. The slots' streams follow
         ``order_stream``, as ``add_streams`` made them."""
         cdef uint32_t i
         self.map = map
         self.groups = map.groups
         self.cleaner = cleaner
-        self.slots = self.groups.slots
+        self.slots = slots
         self.order_blocks = max(self.dies, (self.groups.group_lpas + self.groups.pages_per_block - 1)
                                 // self.groups.pages_per_block)
         self.order_stream = order_stream
@@ -103,11 +102,10 @@ cdef class GroupSuperblocks(Superblocks):
         return self.ssd.make_room()
 
     cdef bint choose(self, int stream) noexcept nogil:
-        """As for any superblock. With homes and logs it is no group's before it is opened for one."""
+        """As for any superblock. It is no group's before it is opened for one."""
         if not Superblocks.choose(self, stream):
             return False
-        if self.groups.has_logs:
-            self.groups.disown(self.offset[stream])
+        self.groups.disown(self.offset[stream])
         return True
 
     cdef bint has_room(self) noexcept nogil:
@@ -135,7 +133,7 @@ cdef class GroupSuperblocks(Superblocks):
 
     cdef int used(self, uint32_t block, uint32_t n) except -1 nogil:
         if self.ssd.pool.stream[block] == self.slot_stream[self.taking_from] and self.taking != NONE:
-            self.groups.wrote(self.taking, block // self.dies, self.taking_from, n)
+            self.groups.wrote(self.taking, block // self.dies, n)
             self.taking = NONE
         return Superblocks.used(self, block, n)
 
@@ -151,7 +149,7 @@ cdef class GroupSuperblocks(Superblocks):
                 lost = slot
         if lost != NONE:                    # a superblock that was open at the mount
             self.slot_owner[lost] = group
-            self.groups.open(self.offset[self.slot_stream[lost]], group, lost)
+            self.groups.open(self.offset[self.slot_stream[lost]], group)
             return lost
         if idle != NONE and self.at_hand() >= self.kept() + self.dies:
             return self.begin(idle, group)
@@ -162,7 +160,7 @@ cdef class GroupSuperblocks(Superblocks):
         """Open another superblock for the group. If no block is free, ``fresh`` finds one."""
         self.slot_owner[slot] = group
         if self.choose(self.slot_stream[slot]):
-            self.groups.open(self.offset[self.slot_stream[slot]], group, slot)
+            self.groups.open(self.offset[self.slot_stream[slot]], group)
         self.seen_free = NONE
         return slot
 
@@ -231,59 +229,8 @@ cdef class GroupSuperblocks(Superblocks):
     # --- cleaning
 
     cdef int clean_for_groups(self) except -1 nogil:
-        """Clean until the next superblock may be opened."""
-        return self.clean_by_logs() if self.groups.has_logs else self.clean_by_cost()
-
-    cdef int clean_by_cost(self) except -1 nogil:
-        """Either the group that has changed most or the cheapest superblock, whichever moves fewer pages for each page
-        gained."""
-        cdef uint64_t moves = 0, gain = 0, live = 0
-        cdef uint32_t group, superblock, block, tries = 0
-        while self.at_hand() < self.kept() + self.dies and tries < 2 * self.superblocks:
-            tries += 1
-            block = self.ssd.victims.fewest()
-            if block != NONE and self.ssd.victims.listed[block] == EMPTIED:
-                self.ssd.relocate(block, STREAM_GC, CAUSE_GC)
-                continue
-            superblock = self.cheapest(&moves, &gain, &live)
-            if superblock != NONE and self.cleaner.goes_alone(block, moves, gain):
-                self.ssd.relocate(block, STREAM_GC, CAUSE_GC)
-                continue
-            if superblock != NONE and live > gain * DEAR:
-                superblock = NONE
-            group = self.groups.worst() if self.groups.may_move() else NONE
-            if (group != NONE and self.at_hand() >= self.kept()
-                    and (superblock == NONE or self.groups.due[group]
-                         or <uint64_t> self.groups.group_lpas * gain <= moves * self.groups.changed[group])):
-                self.clean_group(group)
-            elif superblock != NONE:
-                self.cleaner.empty(superblock)
-            else:
-                break
-        return 0
-
-    cdef uint32_t cheapest(self, uint64_t* moves, uint64_t* gain, uint64_t* lives) noexcept nogil:
-        """The superblock that is cheapest to clean by itself; sets its cost in pages moved, the pages gained, and the
-        live pages. As long as groups may be cleaned, breaking up an owned superblock costs as if all its pages moved
-        once more. NONE if no block that may be cleaned has a dead page."""
-        cdef uint32_t offset, best = NONE
-        cdef uint64_t live, closed, one
-        cdef bint whole = self.groups.may_move()
-        for offset in range(self.superblocks):
-            closed = self.cleaner.count(offset, &live)
-            if closed == 0 or live == closed:
-                continue
-            one = live + (closed if whole and self.groups.is_own(offset) else 0)
-            if best == NONE or one * gain[0] < moves[0] * (closed - live):
-                best = offset
-                moves[0] = one
-                gain[0] = closed - live
-                lives[0] = live
-        return best
-
-    cdef int clean_by_logs(self) except -1 nogil:
-        """A superblock without live pages, else a log of which little lives, else the next group; what is cheapest by
-        itself, whatever it is, if there is no room for a group."""
+        """Clean until the next superblock may be opened: a superblock without live pages, else a log of which little
+        lives, else the next group; what is cheapest by itself, whatever it is, if there is no room for a group."""
         cdef Candidates found
         cdef uint32_t group, block, tries = 0
         while self.at_hand() < self.kept() + self.dies and tries < 2 * self.superblocks:
@@ -383,5 +330,5 @@ cdef class GroupSuperblocks(Superblocks):
                 self.shut(self.open_of + at + die)
         memset(self.to_open + self.order_stream * self.dies, 0, self.dies)
         if self.choose(self.order_stream):
-            self.groups.open(self.offset[self.order_stream], group, self.slots)
+            self.groups.open(self.offset[self.order_stream], group)
         return 0
