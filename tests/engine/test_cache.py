@@ -161,3 +161,38 @@ def test_a_mount_takes_no_more_than_it_is_given(ftl: str, clean: bool, tmp_path:
                 device.write(lpa * PAGE, bytes(PAGE))
         assert device.stats()["dram"]["total"] <= budget
     device.close()
+
+
+LARGE = Geometry(page_bytes=4096, pages_per_block=64, blocks=800, channels=4, dies=4, oob_bytes=64, lpas=40_000)
+BUDGET = 3 << 20
+
+
+@pytest.mark.parametrize("ftl", ["dftl", "tpftl", "sftl"])
+def test_the_data_cache_has_what_the_cache_of_the_map_has_not_filled(ftl: str) -> None:
+    """A new device has most of that for data. Entries come first: the budget holds at each step, and all of it is in
+    use."""
+    rnd = random.Random(3)
+    with Device.memory(LARGE, ftl, {"buffer": 0, "cmt_bytes": 1 << 20}, dram=BUDGET) as device:
+        mapping, cache = device.ssd.mapping, device.ssd.cache
+        lent, slots = mapping.lent, cache.slots
+        assert lent > 100_000
+        for _ in range(400):
+            lpas = rnd.sample(range(LARGE.lpas), 100)
+            for lpa in lpas[:90]:
+                device.ssd.write_pages(np.array([lpa], np.uint32), np.zeros(4096, np.uint8))
+            device.ssd.read_pages(np.array(lpas, np.uint32))
+            total = device.stats()["dram"]["total"]
+            assert BUDGET - 4096 - 20 - 65_536 < total <= BUDGET
+        assert mapping.lent < 0.8 * lent
+        assert slots - cache.slots == pytest.approx((lent - mapping.lent) / (4096 + 20), abs=20)
+        assert cache.held == cache.slots > 0
+        assert device.problems() == []
+
+
+def test_a_condensed_map_leaves_its_share_to_the_data_cache() -> None:
+    """S-FTL's entries of a device that was written in order take less room than its cache has, and data keeps that."""
+    with Device.memory(LARGE, "sftl", {"buffer": 0, "cmt_bytes": 1 << 20}, dram=BUDGET) as device:
+        for first in range(0, LARGE.lpas, 200):
+            device.ssd.write_pages(np.arange(first, first + 200, dtype=np.uint32), np.zeros(200 * 4096, np.uint8))
+        assert device.ssd.mapping.lent > 50_000
+        assert BUDGET - 4096 - 20 < device.stats()["dram"]["total"] <= BUDGET

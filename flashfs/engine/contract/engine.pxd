@@ -61,6 +61,7 @@ cdef class Engine:
     cdef int will_change(self) except -1 nogil
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil
     cdef int make_room(self) except -1 nogil
+    cdef int take_back(self) except -1 nogil
     cdef bint affords_more(self) except -1 nogil
     cdef uint64_t checkpoint_id(self) noexcept
     cdef bint fills(self) noexcept

@@ -137,6 +137,11 @@ cdef class Engine:
         with gil:
             raise NotImplementedError
 
+    cdef int take_back(self) except -1 nogil:
+        """After ``prepare``: the map's cache may have grown into memory that the data cache had meanwhile."""
+        with gil:
+            raise NotImplementedError
+
     cdef bint affords_more(self) except -1 nogil:
         """Whether a stream of cleaning that has an open block may open another."""
         with gil:

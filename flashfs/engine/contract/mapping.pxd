@@ -16,7 +16,9 @@ cdef class Mapping(Hooks):
     cdef readonly Deduplication dedup
     cdef readonly Runs runs
     cdef readonly Checkpointer from_pages
+    cdef readonly uint64_t lent            # bytes of its tables that the data cache has meanwhile; the device sets it
     cdef readonly bint demand              # parts of it are in flash: ``prepare`` reads, and may write and clean
+    cdef uint64_t idle_bytes(self) noexcept nogil
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing, int64_t* ready) except? 0xFFFFFFFF nogil
     cdef int lookup(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil
     cdef int peek(self, const uint32_t* lpas, uint32_t n, uint32_t* ppas) except -1 nogil

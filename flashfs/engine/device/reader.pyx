@@ -116,6 +116,8 @@ cdef class Reader:
                 self.ready[k] = t_ns
             self.ssd.map_ns = t_ns
             part = self.ssd.mapping.prepare(lpas + i, n - i, False, self.ready)
+            if self.ssd.mapping.lent:
+                self.ssd.take_back()
             self.ssd.mapping.lookup(lpas + i, part, self.ppas)
             end = max(end, self.read_known(lpas + i, part,
                                            <uint8_t*> NULL if data == NULL else data + <uint64_t> i * self.page_bytes))

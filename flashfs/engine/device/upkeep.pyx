@@ -14,6 +14,7 @@ from flashfs.errors import DeviceFailedError, DeviceFullError
 
 cdef enum:
     REFIT_PAGES = 4096       # pages written between two adjustments of the data cache to the budget
+    LEND_LEAST = 64 << 10    # bytes of the map's cache that stay with it: each adjustment takes time
 
 
 cdef class Upkeep(Writer):
@@ -26,7 +27,8 @@ cdef class Upkeep(Writer):
             raise DeviceFailedError(self.failed)
 
     def set_budget(self, uint64_t dram):
-        """Set the DRAM budget in bytes: the data cache gets what the tables leave of it, now and as they change."""
+        """Set the DRAM budget in bytes: the data cache gets what the tables leave of it, now and as they change. What
+        the map's cache has not filled yet it has too, but for an eighth."""
         self.budget = dram
         self.cache.reserve(<uint32_t> min(dram // (self.page_bytes + SLOT_BYTES), self.lpas))
         self.fit_cache()
@@ -35,9 +37,17 @@ cdef class Upkeep(Writer):
         """Resize the cache to what the tables leave."""
         if not self.budget:
             return
+        idle = self.mapping.idle_bytes()
+        self.mapping.lent = idle - max(idle // 8, min(idle, LEND_LEAST))
         fixed = sum(packed for name, (packed, _) in self.dram().items() if name != "data_cache")
         self.refit_at = self.host_write + REFIT_PAGES
         self.cache.limit(max(0, self.budget - fixed) // (self.page_bytes + SLOT_BYTES))
+
+    cdef int take_back(self) except -1 nogil:
+        if self.mapping.idle_bytes() < self.mapping.lent:
+            with gil:
+                self.fit_cache()
+        return 0
 
     cdef int chores(self) except -1 nogil:
         if self.mount_due:

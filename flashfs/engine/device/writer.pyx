@@ -153,6 +153,8 @@ cdef class Writer(Durable):
         cdef uint32_t ready
         self.placement.make_ready(stream)
         ready = self.mapping.prepare(lpas, n, True, known)
+        if self.mapping.lent:
+            self.take_back()
         if self.mapping.demand:
             self.placement.make_ready(stream)  # ``prepare`` may have used the open block
         if self.validity.in_flash:

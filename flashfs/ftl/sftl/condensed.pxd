@@ -26,6 +26,7 @@ cdef class CondensedPages:
     cdef uint32_t* heads                   # heads of a page that is being changed
     cdef uint32_t free                     # first free unit; free units are chained
     cdef uint32_t oldest, newest
+    cdef uint64_t free_bytes(self) noexcept nogil
     cdef int allocate(self, uint32_t units) except -1
     cdef int clear(self) noexcept nogil
     cdef Node* node(self, uint32_t unit) noexcept nogil

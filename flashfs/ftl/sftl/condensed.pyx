@@ -445,6 +445,10 @@ cdef class CondensedPages:
         taken = <uint64_t> self.units * self.unit_bytes + 4 * <uint64_t> (self.pages + self.per_page)
         return taken, taken
 
+    cdef uint64_t free_bytes(self) noexcept nogil:
+        """Bytes of the units that are free."""
+        return <uint64_t> self.free_n * self.unit_bytes
+
     def condensed_bytes(self):
         """Bytes of the cached pages by the paper's count: a bit an entry, 4 a run."""
         return self.pages_n * (self.per_page // 8) + 4 * self.runs

@@ -172,6 +172,9 @@ cdef class SftlMap(CacheMap):
             self.drop_pending(begun, at)
         return 0
 
+    cdef uint64_t idle_bytes(self) noexcept nogil:
+        return self.cmt.free_bytes()
+
     cdef bint make_room(self, uint32_t units, bint may_write) except -1 nogil:
         """Evict until so many units are free; False if that needs a page of this batch, or a write that is not
         allowed."""
@@ -426,7 +429,7 @@ cdef class SftlMap(CacheMap):
     def tables(self):
         packed, allocated = self.cmt.sizes()
         lists = 12 * self.per_page
-        return {"cmt": (packed + lists, allocated + lists), **super().tables()}
+        return {"cmt": (packed + lists - self.lent, allocated + lists), **super().tables()}
 
     def figures(self):
         return {

@@ -121,6 +121,9 @@ cdef class CachedMap(CacheMap):
                 return False
         return True
 
+    cdef uint64_t idle_bytes(self) noexcept nogil:
+        return self.cmt.free_bytes()
+
     cdef int make_slot(self) except -1 nogil:
         """Frees a slot of the CMT; advances the map's clock to when there is one. A dirty entry takes all dirty ones of
         its translation page with it to flash (batch update, 3.4 of the paper); the others stay cached, clean."""
@@ -293,7 +296,8 @@ cdef class CachedMap(CacheMap):
         return (room + entry * self.pending_most) * 100 // (100 * ENTRY_BYTES + entry * share)
 
     def tables(self):
-        return {"cmt": self.cmt.sizes(), **super().tables()}
+        packed, allocated = self.cmt.sizes()
+        return {"cmt": (packed - self.lent, allocated), **super().tables()}
 
     def figures(self):
         return {

@@ -31,6 +31,7 @@ cdef class Cmt:
     cdef uint32_t free                     # slots that hold nothing, chained
     cdef int allocate(self, uint32_t slots) except -1
     cdef int clear(self) noexcept nogil
+    cdef uint64_t free_bytes(self) noexcept nogil
     cdef uint32_t bucket_of(self, uint32_t lpa) noexcept nogil
     cdef uint32_t find(self, uint32_t lpa) noexcept nogil
     cdef int touch(self, uint32_t slot) noexcept nogil

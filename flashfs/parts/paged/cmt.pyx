@@ -18,6 +18,7 @@ from flashfs.engine.blocks.pool cimport NONE
 cdef enum:
     DIRTY = 1
     PROTECTED = 2
+    SLOT_TAKES = 25          # bytes of a slot
 
 
 @cython.final
@@ -252,9 +253,13 @@ cdef class Cmt:
         taken = self.entries_take() + (12 if self.queued else 4) * self.pages
         return taken, taken
 
+    cdef uint64_t free_bytes(self) noexcept nogil:
+        """Bytes of the slots that hold nothing."""
+        return <uint64_t> (self.slots - self.used) * SLOT_TAKES
+
     def entries_take(self):
         """Bytes of that for slots and their hash table: what grows with the number of slots."""
-        return self.slots * 25 + (4 << self.bucket_bits)
+        return self.slots * SLOT_TAKES + (4 << self.bucket_bits)
 
     def entries(self):
         """Every entry, the one that leaves next first: {"lpa", "ppa" (None: a hole), "dirty", "segment"}."""

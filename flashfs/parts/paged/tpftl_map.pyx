@@ -91,6 +91,9 @@ cdef class TpMap(CacheMap):
         self.prefetch(lpas, i, n, ready)
         return True
 
+    cdef uint64_t idle_bytes(self) noexcept nogil:
+        return self.cmt.free_bytes()
+
     cdef int make_room(self, uint32_t page) except -1 nogil:
         """Makes room for another entry of the page: 1; 0 if the whole cache is of this batch. Clean entries of the
         coldest node leave first. If it has none, its dirty ones go to their translation page together, and stay, clean
@@ -279,7 +282,7 @@ cdef class TpMap(CacheMap):
     def tables(self):
         marks = (self.per_page + 63) // 64 * 8
         packed, allocated = self.cmt.sizes()
-        return {"cmt": (packed + marks, allocated + marks), **super().tables()}
+        return {"cmt": (packed + marks - self.lent, allocated + marks), **super().tables()}
 
     def figures(self):
         return {

@@ -43,6 +43,7 @@ cdef class TwoLevelCache:
     cdef uint32_t free                     # units that hold nothing, chained
     cdef uint64_t clock
     cdef uint32_t batch
+    cdef uint64_t free_bytes(self) noexcept nogil
     cdef int allocate(self, uint32_t units) except -1
     cdef int clear(self) noexcept nogil
     cdef Node* node(self, uint32_t unit) noexcept nogil

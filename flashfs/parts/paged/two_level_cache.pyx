@@ -541,6 +541,10 @@ cdef class TwoLevelCache:
         taken = self.units_take() + 4 * <uint64_t> self.pages
         return taken, taken
 
+    cdef uint64_t free_bytes(self) noexcept nogil:
+        """Bytes of the units that are free."""
+        return <uint64_t> self.free_n * UNIT_BYTES
+
     def units_take(self):
         """Bytes of that for units and their heap: what grows with the number of units."""
         return <uint64_t> self.units * UNIT_BYTES + 4 * <uint64_t> self.heap_room
