@@ -115,6 +115,32 @@ def test_a_hole_is_programmed_with_a_page_that_holds_nothing() -> None:
         assert device.read(5 * PAGE, PAGE) == bytes(PAGE)
 
 
+def test_a_page_that_a_merge_cannot_read_stays_lost(tmp_path: Path) -> None:
+    """The new data block has a page in its place that says so. So it is not read as zeros, and a write brings it back."""
+    path = tmp_path / "chip"
+    create(path, SMALL)
+    with Device.open(path, ftl="fast", options=NOTHING) as device:
+        fill(device, range(SMALL.lpas))
+        device.flush()
+        ppa = device.ssd.mapping.explain(5)["ppa"]
+        with path.open("r+b") as file:
+            file.seek(inspect.header(path)["layout"]["data_at"] + ppa * PAGE)
+            file.write(b"\xff" * 64)
+        before, rnd = merges(device)[2], random.Random(2)
+        while device.ssd.mover.lost_pages == 0:  # until the logical block of LPA 5 is merged
+            for lpa in rnd.sample(range(16, SMALL.lpas), 20):
+                fill(device, range(lpa, lpa + 1))
+            fill(device, range(7, 8))
+        assert merges(device)[2] > before
+        with pytest.raises(OSError):
+            device.read(5 * PAGE, PAGE)
+        assert holds(device, range(5))
+        assert holds(device, range(6, SMALL.lpas))
+        fill(device, range(5, 6))
+        assert holds(device, range(SMALL.lpas))
+        assert device.problems() == []
+
+
 def test_log_blocks_are_as_many_as_asked_for() -> None:
     rnd = random.Random(2)
     with Device.memory(SMALL, "fast", {"log_blocks": "4"}) as device:
