@@ -116,7 +116,7 @@ def test_a_hole_is_programmed_with_a_page_that_holds_nothing() -> None:
 
 
 def test_a_page_that_a_merge_cannot_read_stays_lost(tmp_path: Path) -> None:
-    """The new data block has a page in its place that says so. So it is not read as zeros, and a write brings it back."""
+    """The new data block has a page in its place that says so. It is not read as zeros, and a write brings it back."""
     path = tmp_path / "chip"
     create(path, SMALL)
     with Device.open(path, ftl="fast", options=NOTHING) as device:
