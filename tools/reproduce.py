@@ -86,6 +86,10 @@ def main() -> int:
     arguments.add_argument("--judge", action="store_true")
     given = arguments.parse_args()
     figures = files.find([files.OURS])
+    for kind, asked, known in (("paper", given.papers, {one.paper for one in figures.values()}),
+                               ("figure", given.figure or [], {one.number for one in figures.values()})):  # fmt: skip
+        if unknown := set(asked) - known:
+            arguments.error(f"{kind} {sorted(unknown)[0]}: there are {', '.join(sorted(known))}")
     failed = False
     for one in figures.values():
         if given.only_page or one.paper not in (given.papers or [one.paper]):
