@@ -18,7 +18,7 @@ TOOL = ROOT / "tools/contract_page.py"
 CLASS = re.compile(r"^cdef class (\w+)(?:\((\w+)\))?:", re.M)
 CORE = {"mapping": 17, "validity": 0, "placement": 0, "cleaning": 0}
 #: what follows from a mapping's core, and is changed where an FTL knows it sooner or better
-DERIVED = {"maps_to", "owner_of", "explain"}
+DERIVED = {"maps_to", "owner_of", "explain", "idle_bytes"}
 #: of the other parts: methods for callers, derived from the others, that no FTL must write
 ANSWERS = {"Validity": {"count", "live_in", "pages"}}
 #: one store in flash says more of itself to a recovery from pages than the others

@@ -27,12 +27,6 @@ cdef class Mapping(Hooks):
 
     # --- the host's requests
 
-    cdef uint64_t idle_bytes(self) noexcept nogil:
-        """Bytes of its tables in which nothing is at present: a cache that is not full, which can do with less
-        meanwhile. The device may lend them to the data cache (``lent``), and takes them back when ``prepare`` has
-        begun to use them. ``tables`` gives the packed bytes without ``lent``."""
-        return 0
-
     cdef uint32_t prepare(self, const uint32_t* lpas, uint32_t n, bint writing,
                           int64_t* ready) except? 0xFFFFFFFF nogil:
         """The host is about to read, or is ``writing``, these LPAs. Returns how many of them, from the first on and 1
@@ -139,6 +133,12 @@ cdef class Mapping(Hooks):
         raise NotImplementedError
 
     # --- derived from those
+
+    cdef uint64_t idle_bytes(self) noexcept nogil:
+        """Bytes of its tables in which nothing is at present: a cache that is not full, which can do with less
+        meanwhile. The device may lend them to the data cache (``lent``), and takes them back when ``prepare`` has
+        begun to use them. ``tables`` gives the packed bytes without ``lent``."""
+        return 0
 
     cdef bint maps_to(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
         """Whether the page at ``ppa``, whose OOB names ``lpa``, belongs to that LPA or to others that share it.

@@ -81,7 +81,7 @@ cdef class Groups:
 
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, uint32_t n) noexcept nogil:
         """Cleaning moved these pages from ``olds``: those that were in a superblock of their own group count as changed
-        now."""
+        now. (Wear levelling does not report its moves: to put cold groups in order for those would move them again.)"""
         cdef uint32_t i, group
         for i in range(n):
             group = self.of(lpas[i])

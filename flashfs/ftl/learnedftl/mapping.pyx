@@ -24,7 +24,7 @@ from flashfs.parts.paged.entry_pages cimport EntryPages
 from flashfs.parts.paged.demand_map cimport DemandMapping
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.extensions cimport Runs
-from flashfs.engine.blocks.pool cimport CAUSE_GC, NONE
+from flashfs.engine.blocks.pool cimport CAUSE_GC, NONE, STREAM_WEAR
 from flashfs.engine.device.wall_clock cimport wall_ns
 from flashfs.parts.paged.tpftl_map cimport TpMap
 from flashfs.ftl.learnedftl.groups cimport Groups
@@ -170,7 +170,8 @@ cdef class LearnedMap(TpMap):
 
     cdef int moved(self, const uint32_t* lpas, const uint32_t* olds, const uint32_t* news, uint32_t n) except -1 nogil:
         self.moving = True
-        if self.groups is not None and not self.ordering:
+        if (self.groups is not None and not self.ordering
+                and self.ssd.pool.stream[news[0] // self.groups.pages_per_block] != STREAM_WEAR):
             self.groups.moved(lpas, olds, n)
         return DemandMapping.moved(self, lpas, olds, news, n)
 

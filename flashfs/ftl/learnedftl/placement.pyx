@@ -34,6 +34,7 @@ cdef double LIVE_LEAST = 0.25, LIVE_MOST = 0.8
 
 cdef enum:
     DEAR = 40                # pages moved for one gained: more are too many while there are free blocks
+    VAIN = 6                 # times as dear as the cheapest superblock: a group that has hardly changed is left alone
 
 SLOTS_MOST = 16
 _SLOT_NAMES = "group"
@@ -265,7 +266,9 @@ cdef class GroupSuperblocks(Superblocks):
             return NONE
         if self.groups.may_move() and 2 * self.map.unknown_of(group) >= self.groups.group_lpas:
             return group
-        if found.cheapest != NONE and found.moves <= found.gain * self.worth(found):
+        if found.cheapest != NONE and (
+                found.moves <= found.gain * self.worth(found)
+                or <uint64_t> self.groups.group_lpas * found.gain > VAIN * found.moves * self.map.unknown_of(group)):
             return NONE
         return group
 
