@@ -426,15 +426,15 @@ def test_a_group_that_is_in_order_is_only_looked_at() -> None:
 
 
 def test_homes_and_logs_keep_a_full_device_in_order() -> None:
-    """Under writes at random: models know two thirds of the pages, and for that no more moves than theory has, a group
-    for each superblock to spare. Four of those are in use: the host's, and what moves."""
+    """Under writes at random: models know three in five of the pages, and for that no more moves than theory has, a
+    group for each superblock to spare. Four of those are in use: the host's, and what moves."""
     device, rnd, writes = grouped(), random.Random(7), 4 * GROUPED.lpas
     write(device, 0, GROUPED.lpas)
     for _ in range(writes):
         write(device, rnd.randrange(GROUPED.lpas))
     groups = figures(device)["groups"]
     spare = GROUPED.blocks // GROUPED.dies - groups - 4
-    assert figures(device)["lpas_modelled"] > 0.65 * GROUPED.lpas
+    assert figures(device)["lpas_modelled"] > 0.6 * GROUPED.lpas
     assert device.stats()["nand"]["by_cause"]["program"]["gc"] < 1.1 * groups / spare * writes
     assert device.ssd.mapping.stale() == []
     assert device.problems() == []
