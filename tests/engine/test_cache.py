@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from schemes import KINDS
 
+import nandimg
 from flashfs.device import Device
 from flashfs.errors import BindError
 from nandimg import Geometry
@@ -116,8 +119,6 @@ def test_the_budget_holds_as_tables_grow_and_shrink() -> None:
 
 
 def test_a_crash_takes_the_cache_and_nothing_else(tmp_path: object) -> None:
-    import nandimg
-
     path = f"{tmp_path}/chip"
     nandimg.create(path, GEOMETRY)
     budget = tables_bytes("pagemap") + 32 * 1024 + 100 * SLOT
@@ -176,17 +177,37 @@ def test_the_data_cache_has_what_the_cache_of_the_map_has_not_filled(ftl: str) -
         mapping, cache = device.ssd.mapping, device.ssd.cache
         lent, slots = mapping.lent, cache.slots
         assert lent > 100_000
-        for _ in range(400):
+        for step in range(400):
             lpas = rnd.sample(range(LARGE.lpas), 100)
-            for lpa in lpas[:90]:
-                device.ssd.write_pages(np.array([lpa], np.uint32), np.zeros(4096, np.uint8))
+            device.ssd.write_pages(np.array(lpas[:90], np.uint32), np.zeros(90 * 4096, np.uint8))
             device.ssd.read_pages(np.array(lpas, np.uint32))
             total = device.stats()["dram"]["total"]
             assert BUDGET - 4096 - 20 - 65_536 < total <= BUDGET
+            assert step % 100 or device.problems() == []  # they would say that what is lent is in use
         assert mapping.lent < 0.8 * lent
         assert slots - cache.slots == pytest.approx((lent - mapping.lent) / (4096 + 20), abs=20)
         assert cache.held == cache.slots > 0
         assert device.problems() == []
+
+
+def test_reads_alone_give_back_what_the_cache_of_the_map_begins_to_use(tmp_path: Path) -> None:
+    """After a mount it is empty, and nothing is written that would be an occasion to look."""
+    chip = replace(LARGE, page_bytes=512)
+    path, options = tmp_path / "chip", {"buffer": "0", "cmt_bytes": "1000000"}
+    nandimg.create(path, chip)
+    rnd = random.Random(4)
+    with Device.open(path, ftl="dftl", options=options) as device:
+        for _ in range(400):
+            lpas = np.array(rnd.sample(range(chip.lpas), 100), np.uint32)
+            device.ssd.write_pages(lpas, np.zeros(len(lpas) * 512, np.uint8))
+    with Device.open(path, options=options, dram=BUDGET) as device:
+        lent = device.ssd.mapping.lent
+        assert lent > 100_000
+        for lpa in rnd.sample(range(chip.lpas), 20_000):
+            device.ssd.read_pages(np.array([lpa], np.uint32))
+        assert device.ssd.mapping.lent < lent / 2
+        assert device.problems() == []  # they would say that what is lent is in use
+        assert device.stats()["dram"]["total"] <= BUDGET
 
 
 def test_a_condensed_map_leaves_its_share_to_the_data_cache() -> None:

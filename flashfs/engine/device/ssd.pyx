@@ -501,6 +501,9 @@ cdef class Ssd(Upkeep):
         hold live pages, and none beyond the programmed ones."""
         problems = self.pool.check() + self.victims.check() + self.validity.check() + self.mapping.check()
         problems += self.buffer.check() + self.cache.check()
+        if self.mapping.lent > self.mapping.idle_bytes():
+            problems.append(f"the data cache has {self.mapping.lent} bytes of the map's cache, of which "
+                            f"{self.mapping.idle_bytes()} are empty")
         for block in range(self.pool.blocks):
             live = self.validity.live_in(block)
             state = self.pool.state[block]

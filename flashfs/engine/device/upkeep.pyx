@@ -35,6 +35,7 @@ cdef class Upkeep(Writer):
 
     def fit_cache(self):
         """Resize the cache to what the tables leave."""
+        self.mapping.lent = 0
         if not self.budget:
             return
         idle = self.mapping.idle_bytes()

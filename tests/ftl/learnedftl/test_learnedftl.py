@@ -440,6 +440,19 @@ def test_homes_and_logs_keep_a_full_device_in_order() -> None:
     assert device.problems() == []
 
 
+def test_the_owners_of_an_image_of_before() -> None:
+    """Its section has a byte more for each group, which means nothing now; any other length is none."""
+    device, other = grouped(), grouped()
+    write(device, 0, GROUPED.lpas)
+    groups, again = device.ssd.mapping.groups, other.ssd.mapping.groups
+    saved = bytes(groups.save())
+    again.load(saved + bytes(groups.n))
+    assert (again.table(), again.groups()) == (groups.table(), groups.groups())
+    for wrong in (saved[:-1], saved + b"x", saved[:20]):
+        with pytest.raises(ValueError, match="owners section"):
+            again.load(wrong)
+
+
 def test_groups_and_owners_as_they_are_shown() -> None:
     device, learned = grouped(), scheme("learnedftl")
     write(device, 0, GROUPED.lpas)
