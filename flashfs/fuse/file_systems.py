@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,20 +130,39 @@ def _make(device: Path, disk: Path, fs: str) -> None:
 
 
 def mkfs(program: str, *arguments: str, what: str) -> None:
-    """Make a file system. mkfs.btrfs looks at what every loop device of this machine lies on, and fails if that is a
-    mount whose daemon died; those are soon cleared away. FlashfsError, about ``what``, if it fails for longer."""
+    """Make a file system; FlashfsError, about ``what``, if it fails.
+
+    mkfs.btrfs looks at what each mounted loop device lies on, and fails if that is a mount whose daemon died. Such
+    mounts are none of its business: it runs where it does not see them. More of them may come as it runs.
+    """
     end = time.monotonic() + PATIENCE_S
+    unseen: list[str] = []
     while True:
         try:
-            mounts.run(program, *arguments, what=what)
+            mounts.run(*_unseen(unseen), program, *arguments, what=what)
             return
         except FlashfsError as error:
-            if "mount status" not in str(error):
+            if "mount status" not in str(error) or time.monotonic() > end:
                 raise
-            if time.monotonic() > end:
-                hint = "a mount is dead under a loop device: `flashfs status` lists it, `flashfs umount` clears it away"
-                raise FlashfsError(f"{error}; {hint}") from None
-        time.sleep(0.1)
+        unseen = [str(path) for path in _over_dead_mounts()]
+        time.sleep(0.01)
+
+
+def _over_dead_mounts() -> Iterator[Path]:
+    """Where a loop device is mounted that lies on a FUSE mount whose daemon is gone."""
+    for mount in reversed(mounts.table()):
+        backing = Path("/sys/block", Path(mount.source).name, "loop/backing_file")
+        with suppress(OSError):  # no loop device, or detached by now
+            if mounts.is_corpse(Path(os.fsdecode(backing.read_bytes().rstrip(b"\n"))).parent):
+                yield mount.mountpoint
+
+
+def _unseen(mountpoints: list[str]) -> list[str]:
+    """What runs the rest of a command in a mount namespace of its own, without what is mounted at ``mountpoints``."""
+    if not mountpoints:
+        return []
+    script = 'while [ "$1" != -- ]; do umount -l "$1"; shift; done; shift; exec "$@"'
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *mountpoints, "--"]
 
 
 def mount(device: Path, fs: str, mountpoint: Path) -> None:

@@ -49,6 +49,22 @@ def gone(home: Path, target: Path) -> bool:
     return not any(left) and not home.exists() and not up_registry.record_of(home).exists()
 
 
+def test_mkfs_beside_a_dead_mount(chip: Path, home: Path, target: Path, tmp_path: Path) -> None:
+    """mkfs.btrfs looks at what all mounted loop devices lie on; what is dead there stays dead, and mounted."""
+    flashfs("up", chip, target, "--fs", "ext4")
+    (device,) = loop.loops_under(target)
+    kill(home)
+    assert mounts.is_corpse(home)
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"")
+    os.truncate(plain, 128 << 20)
+    file_systems.mkfs("mkfs.btrfs", "-q", str(plain), what="making btrfs")
+    assert file_systems.signature(plain).name == "btrfs"
+    assert mounts.mounts_of(device) == [target]
+    with pytest.raises(FlashfsError, match=r"existing filesystem .btrfs"):
+        file_systems.mkfs("mkfs.btrfs", "-q", str(plain), what="making btrfs")
+
+
 @pytest.mark.parametrize("ftl", rotated(1, 3))
 def test_up_and_down(chip: Path, home: Path, target: Path, ftl: str) -> None:
     assert "new ext4" in flashfs("up", chip, target, "--fs", "ext4", "--ftl", ftl).stdout
