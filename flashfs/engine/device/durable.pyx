@@ -129,8 +129,10 @@ cdef class Durable(Engine):
 
     cdef int release(self, uint32_t n) except -1 nogil:
         """After a sync: the first ``n`` dead blocks may be erased. Not while a recovery stands on what is in them, as
-        long as there is another block: if its power is cut, the next one begins where it did."""
-        if not self.stands_on_dead or self.pool.free_n == 0:
+        long as there is another block: if its power is cut, the next one begins where it did. Nor if blocks have
+        failed in it: then it ends, the device can be read, and the next one has the room that those blocks seemed to
+        be."""
+        if not self.stands_on_dead or (self.pool.free_n == 0 and self.pool.failed_n == 0):
             self.pool.release_pending(n)
         return 0
 
