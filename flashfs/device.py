@@ -17,7 +17,7 @@ from flashfs.bound import CHECKPOINT_FILLS, FEATURES, PAGE_NUMBERS, check_featur
 from flashfs.budget import Cut, fit
 from flashfs.engine.blocks.pool import SAVED_BYTES, STATE_NAMES
 from flashfs.engine.device import byte_requests
-from flashfs.engine.device.buffer import nvram_bytes, nvram_slots
+from flashfs.engine.device.buffer import SLOT_HEAD, nvram_bytes, nvram_slots
 from flashfs.engine.device.lifetime_counters import Life
 from flashfs.engine.device.metalog import life_of, newest_slot
 from flashfs.engine.recovery import recovery
@@ -71,8 +71,8 @@ def build_ssd(
     chip."""
     geometry = nand.geometry
     buffer_pages = options["buffer"] if options["buffer"] >= 0 else default_buffer(of, geometry)
-    if readonly:  # room for the pages that the NVRAM saved
-        buffer_pages += nvram_slots(nand)
+    if readonly:  # nothing is written: room for the pages that the NVRAM saved
+        buffer_pages = max(1, _used_slots(nand))
     elif plp:
         buffer_pages = _protected_pages(nand, max(1, buffer_pages))
     reserve = options["gc_reserve"]
@@ -92,6 +92,13 @@ def build_ssd(
     if not options["gc_reserve"] and geometry.blocks >= FEW_BLOCKS:
         ssd.reserve_for(2 * geometry.paired_pages)  # pages of several victims are grouped until a sync fills a group
     return ssd
+
+
+def _used_slots(nand: nandimg.Nand) -> int:
+    """Slots of the NVRAM in which a write buffer has ever saved a page."""
+    at, size = (nand.region(WRITE_BUFFER) or (0, 0))[0], nvram_bytes(1, nand.page_bytes)
+    slots = nvram_slots(nand) if nand.keeps_data else 0
+    return sum(any(nand.nvram(at + slot * size, SLOT_HEAD)) for slot in range(slots))
 
 
 def _protected_pages(nand: nandimg.Nand, wanted: int) -> int:
@@ -273,7 +280,7 @@ class Device:
         try:
             self.recovery = recovery.Recovery(self.ssd, self.readonly, self._settings.get("repair", False)).run()
         except DeviceFullError as error:
-            raise DeviceFullError(f"{error}; a read-only mount (--readonly) reads what is there") from None
+            raise DeviceFullError(f"{error}; `flashfs nbd {self.path} --read-only` reads what is there") from None
 
     # --- what a host does
 

@@ -20,10 +20,11 @@ from flashfs import fs_end
 from flashfs.device import Device, refusal
 from flashfs.engine.device.lifetime_counters import AT, Life
 from flashfs.engine.device.metalog import newest_slot, sealed
-from flashfs.errors import BindError, FlashfsError, UsageError
+from flashfs.errors import BindError, FlashfsError, UncorrectableError, UsageError
 from flashfs.ftl import scheme
 from flashfs.sizing.op import TRIED_PAGES
 from flashfs.text import shown, shown_down
+from nandimg.header import WRITE_BUFFER
 from nandimg.image import is_at
 
 CHUNK = 1 << 20  #: bytes copied at once
@@ -56,9 +57,10 @@ def resize(path: str | Path, size: int, *, ftl: str | None = None, trust: bool =
         if lpas >= before.pages:
             flash = f"{path} has {shown(before.physical_bytes)} of flash, and its FTL needs some of that"
             raise UsageError(f"size {shown(size)}: {_most_of(path, old, lpas) or flash}")
-        geometry = replace(before, lpas=lpas)
+        saved = sum(region.bytes for region in old.header.regions if region.name == WRITE_BUFFER)
+        geometry = replace(before, lpas=lpas, nvram_bytes=saved)  # binding adds what the scheme asks for
         _nothing_behind(path, old.device, size)
-        if geometry == before:
+        if lpas == before.lpas:
             return Resized(size, size, 0, before.op)
         try:
             _require_blocks(old, geometry)
@@ -138,7 +140,7 @@ def _nothing_behind(path: Path, device: Device | None, size: int) -> None:
     """UsageError if there is data beyond the new end of the device, or a file system ends beyond it."""
     if device is None or size >= device.size:
         return
-    found = fs_end.end_of(lambda offset, n: device.read(offset, min(n, device.size - offset)))
+    found = fs_end.end_of(lambda at, n: device.read(at, min(n, device.size - at)) if at < device.size else b"")
     if found is not None and size < found.size <= device.size:
         raise UsageError(f"{path}: {shown(size)} would cut off the {found.name} in it, which takes "
                          f"{shown(found.size)}: {fs_end.smaller(found)}")  # fmt: skip
@@ -197,19 +199,28 @@ def _options(old: _Old) -> dict[str, str]:
 def _written_again(old: Device, made: Path) -> int:
     copied = 0
     with Device.open(made, ftl=old.ftl, trust=True) as new:
+        new.ssd.count_mounts(old.ssd.mounts)
         end = min(old.size, new.size)
         at = old.extent(0, mapped=True)
         while at < end:
             stop = min(end, at + CHUNK, old.extent(at, mapped=False))
-            new.write(at, bytes(old.read(at, stop - at)))
+            new.write(at, _read(old, at, stop - at))
             copied += stop - at
             at = old.extent(stop, mapped=True) if stop < end else end
         new.flush()
     return copied
 
 
+def _read(old: Device, offset: int, n: int) -> bytes:
+    try:
+        return bytes(old.read(offset, n))
+    except UncorrectableError as error:
+        raise FlashfsError(f"{old.path}: {error}: nothing was changed; mount it, and write or discard that page "
+                           f"(blkdiscard), in bytes {offset} to {offset + n - 1}") from None  # fmt: skip
+
+
 def _keep_life(old: Device, made: Path) -> None:
-    """Continue the lifetime counters: the programs of this copy are added."""
+    """Continue the lifetime counters: the programs of this copy are added, and an unclean end that it began with."""
     before = Life.of(newest_slot(old.nand))
     with closing(nandimg.open_image(made)) as image:
         raw = newest_slot(image.chip)
@@ -219,7 +230,7 @@ def _keep_life(old: Device, made: Path) -> None:
         now = Life.of(raw)
         whole = replace(
             now, host_writes=before.host_writes, programs=before.programs + now.programs,
-            unsafe_shutdowns=before.unsafe_shutdowns,
+            unsafe_shutdowns=before.unsafe_shutdowns + (not old.recovery.clean),
         )  # fmt: skip
         image.chip.write_boot_slot(slot, sealed(raw[:4] + bytes(4) + raw[CHECKSUM_END:AT] + whole.pack()))
 

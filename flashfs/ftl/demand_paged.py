@@ -18,6 +18,7 @@ from flashfs.ftl.common import spare_blocks, spread_map, streams_for
 from flashfs.parts.battery.map_battery import pages_of
 from flashfs.parts.defaults.greedy import Greedy
 from flashfs.parts.defaults.page_bitmap import PageBitmap
+from flashfs.parts.paged.cached_map import SLOTS_LEAST
 from flashfs.parts.paged.cmt import ENTRY_BYTES
 from flashfs.parts.paged.demand_map import saved_bytes
 from flashfs.parts.paged.map_btree import fanout_for, plant_tree, tree_kept, tree_sections
@@ -75,7 +76,7 @@ def cache_bytes_for(lpas: int, options: dict[str, Any]) -> int:
 def kept_slots(geometry: Any, options: dict[str, Any], dram: int | None) -> int:
     """Slots that a battery's region has room for: the cache that these options ask for, or the largest that ``dram``
     allows. The other tables take their part of ``dram``, so the cache itself is somewhat smaller."""
-    slots = slots_for(geometry.lpas, options)
+    slots = max(SLOTS_LEAST, slots_for(geometry.lpas, options))
     if dram is not None and not options["cmt_bytes"]:
         slots = max(slots, min(geometry.lpas, dram // ENTRY_BYTES))
     return slots

@@ -202,7 +202,7 @@ def test_the_error_of_an_image_that_has_no_block_left_names_the_way_out(
     Device.open(tmp_path / "chip", ftl="pagemap").close(clean=False)
     recovery = type("Full", (), {"__init__": lambda *_: None, "run": full})
     monkeypatch.setattr("flashfs.device.recovery.Recovery", recovery)
-    with pytest.raises(DeviceFullError, match=r"^no free block is left; a read-only mount \(--readonly\) reads"):
+    with pytest.raises(DeviceFullError, match=r"^no free block is left; `flashfs nbd .*chip --read-only` reads"):
         Device.open(tmp_path / "chip")
 
 

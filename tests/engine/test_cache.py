@@ -217,3 +217,36 @@ def test_a_condensed_map_leaves_its_share_to_the_data_cache() -> None:
             device.ssd.write_pages(np.arange(first, first + 200, dtype=np.uint32), np.zeros(200 * 4096, np.uint8))
         assert device.ssd.mapping.lent > 50_000
         assert BUDGET - 4096 - 20 < device.stats()["dram"]["total"] <= BUDGET
+
+
+def test_trims_give_back_what_they_take_of_a_condensed_map() -> None:
+    """A hole in a run of S-FTL's makes three entries of one, and no page is written that would be an occasion."""
+    with Device.memory(LARGE, "sftl", {"buffer": 0, "cmt_bytes": 1 << 20}, dram=BUDGET) as device:
+        for first in range(0, LARGE.lpas, 200):
+            device.ssd.write_pages(np.arange(first, first + 200, dtype=np.uint32), np.zeros(200 * 4096, np.uint8))
+        lent = device.ssd.mapping.lent
+        for lpa in range(0, LARGE.lpas, 2):
+            device.ssd.trim_pages(lpa, 1)
+        assert device.ssd.mapping.lent < lent
+        assert device.problems() == []
+        assert device.stats()["dram"]["total"] <= BUDGET
+
+
+def test_pages_that_were_dropped_keep_no_memory_of_a_smaller_cache() -> None:
+    """Their slots are spare, but a page in each was used: with the pages in use they are no more than may be."""
+    with Device.memory(LARGE, "dftl", {"buffer": 0, "cmt_bytes": 1 << 20}, dram=BUDGET) as device:
+        device.ssd.write_pages(np.arange(0, LARGE.lpas, 200, dtype=np.uint32), np.zeros(200 * 4096, np.uint8))
+        device.ssd.fit_cache()
+        cache, n = device.ssd.cache, device.ssd.cache.slots
+        assert n > 200
+        device.ssd.write_pages(np.arange(n, dtype=np.uint32), np.zeros(n * 4096, np.uint8))
+        assert (cache.held, cache.warm) == (n, 0)
+        device.ssd.trim_pages(0, n - 100)
+        assert (cache.held, cache.warm) == (100, n - 100)
+        device.ssd.write_pages(np.arange(1000, 1050, dtype=np.uint32), np.zeros(50 * 4096, np.uint8))
+        assert (cache.held, cache.warm) == (150, n - 150)  # slots with memory are used first
+        for first in range(2000, LARGE.lpas, 200):
+            device.ssd.read_pages(np.arange(first, first + 200, dtype=np.uint32), np.zeros(200 * 4096, np.uint8))
+        assert cache.slots < n  # the map's cache has filled
+        assert cache.held + cache.warm <= cache.slots
+        assert device.problems() == []

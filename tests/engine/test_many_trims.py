@@ -57,4 +57,4 @@ def test_small_trims(ftl: str, trims: int, tmp_path: Path) -> None:
     half = len(seconds) // 2
     print(f"{ftl}: {sum(seconds):.2f} s, {sum(seconds) / trims * 1e6:.2f} us each; {stats['trim_pages']} trim pages in "
           f"all, {len(counting)} of them counting at the end, {stats['checkpoints']} checkpoints")  # fmt: skip
-    assert min(seconds[half:]) < 2 * min(seconds[:half])
+    assert min(seconds[half:]) < 4 * min(seconds[:half])  # it would be dozens; a machine may be half as fast at times

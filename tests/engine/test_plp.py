@@ -119,3 +119,16 @@ def test_the_buffer_is_no_larger_than_the_nvram(ftl: str, path: Path) -> None:
         assert device.ssd.buffer.slots == GEOMETRY.nvram_bytes // (16 + PAGE)
         device.write(0, b"a" * device.size)
         assert device.read(0, device.size) == b"a" * device.size
+
+
+def test_a_read_only_look_needs_no_more_than_what_was_saved(ftl: str, path: Path) -> None:
+    """Not a slot for all that the NVRAM could hold: the budget of the mounts before is enough."""
+    chip = replace(GEOMETRY, nvram_bytes=1 << 20)
+    path.unlink()
+    nandimg.create(path, chip)
+    with Device.open(path, ftl=ftl, options={"buffer": "2"}) as device:
+        device.write(0, b"a" * 2 * PAGE)
+        dram = device.stats()["dram"]["total"] + 4096
+    with Device.open(path, options={"buffer": "2"}, dram=dram, readonly=True) as device:
+        assert device.ssd.buffer.slots == 1
+        assert device.read(0, 2 * PAGE) == b"a" * 2 * PAGE

@@ -83,6 +83,13 @@ def test_a_page_that_was_moved_more_often_than_the_count_goes() -> None:
     assert in_order(random.Random(1).sample(rows, 40), orders, PAGES, 10) == rows
 
 
+@pytest.mark.parametrize("apart", [*range(1, 14), 16, 29])
+def test_a_dead_copy_stays_through_many_moves(apart: int) -> None:
+    """It is in a worn free block: others are erased first. 14 and 15 moves apart look like one or two less."""
+    rows = [(7, MOVED | (moves & 15) << 4, 3, at * PAGES) for at, moves in enumerate((1, 1 + apart))]
+    assert in_order(rows[::-1], np.arange(2, dtype=np.uint64), PAGES, 10) == rows
+
+
 def test_the_newest_trim_of_each_lpa() -> None:
     rnd = random.Random(4)
     for _ in range(50):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import nandimg
 from flashfs import resizing
 from flashfs.cli import run
 from flashfs.device import Device
-from flashfs.errors import BindError, FlashfsError, UsageError
+from flashfs.errors import BindError, FlashfsError, UncorrectableError, UsageError
 from nandimg import Geometry
 from nandimg.errors import ImageError
 
@@ -217,3 +218,62 @@ def test_the_largest_size_can_be_filled(tmp_path: Path) -> None:
             for lpa in range(lpas):
                 device.write(lpa * PAGE, bytes([version]) * PAGE)
         device.flush()
+
+
+@pytest.mark.parametrize("ftl", ["remapssd", "dftl"])
+def test_nvram_stays_what_it_is(tmp_path: Path, ftl: str) -> None:
+    """A scheme's region is no write buffer of the next chip."""
+    path = tmp_path / "image"
+    nandimg.create(path, replace(CHIP, nvram_bytes=0))
+    with Device.open(path, ftl=ftl) as device:
+        device.write(0, bytes(range(256)) * 16)
+    regions = {one.name: one.bytes for one in nandimg.inspect(path).regions}
+    for lpas in (2800, 2600, CHIP.lpas):
+        resizing.resize(path, lpas * PAGE)
+        assert list(regions) == [one.name for one in nandimg.inspect(path).regions]
+    assert regions == {one.name: one.bytes for one in nandimg.inspect(path).regions}
+    with pytest.raises(BindError, match="the image has 0;"):
+        Device.open(path, plp=True)
+
+
+def test_a_device_that_ends_before_a_superblock_could(tmp_path: Path) -> None:
+    path = tmp_path / "image"
+    nandimg.create(path, Geometry(page_bytes=512, pages_per_block=8, blocks=24, oob_bytes=64, lpas=120))
+    with Device.open(path, ftl="pagemap") as device:
+        device.write(0, bytes(range(256)) * 2)
+    assert resizing.resize(path, 100 * 512).after == 100 * 512
+    with Device.open(path) as device:
+        assert device.read(0, 512) == bytes(range(256)) * 2
+
+
+def test_the_life_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "image"
+    nandimg.create(path, CHIP)
+    for turn in range(5):
+        with Device.open(path, ftl="pagemap") as device:
+            device.write(0, bytes([turn]) * PAGE)
+    device = Device.open(path)
+    device.write(PAGE, bytes([7]) * PAGE)
+    device.flush()
+    device.close(clean=False)
+    resizing.resize(path, 2800 * PAGE)
+    with Device.open(path) as device:
+        assert device.smart()["life"]["unsafe_shutdowns"] == 1
+        assert device.ssd.mounts == 6  # after the first: what a mount without a resize would say
+
+
+def test_a_page_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "image"
+    nandimg.create(path, CHIP)
+    with Device.open(path, ftl="pagemap") as device:
+        device.write(0, bytes(range(256)) * 16)
+
+    def unreadable(*_: object) -> bytes:
+        raise UncorrectableError(0, "its page cannot be read")
+
+    monkeypatch.setattr(Device, "read", unreadable)
+    before = path.read_bytes()
+    with pytest.raises(FlashfsError, match=r"image: LPA 0: its page cannot be read: .*blkdiscard"):
+        resizing.resize(path, 3600 * PAGE)
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["image"]

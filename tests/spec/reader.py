@@ -101,8 +101,10 @@ def newer(a: Page, b: Page) -> int:
     if (a.flags ^ b.flags) & MOVED:
         return 1 if a.flags & MOVED else -1
     ahead = ((a.flags >> 4) - (b.flags >> 4)) % 16
-    if ahead:
-        return 1 if ahead < 8 else -1
+    if ahead in (1, 2):
+        return 1
+    if ahead in (14, 15):
+        return -1
     return (a.order, a.ppa) > (b.order, b.ppa) or -1
 
 

@@ -8,6 +8,7 @@ cdef class DataCache:
     cdef readonly uint32_t room, slots, held      # ever; at present; in use
     cdef readonly uint64_t hits, misses
     cdef uint32_t page_bytes, mask, newest, oldest, spare
+    cdef readonly uint32_t warm            # spare slots that have memory: the first ones
     cdef uint32_t* lpa_of
     cdef uint32_t* older                   # next older slot in use; of a spare slot, the next spare one
     cdef uint32_t* newer

@@ -51,7 +51,7 @@ cdef class DataCache:
         cdef uint32_t buckets = 1, slot
         cdef void* at
         self.release()
-        self.room = self.held = self.slots = 0
+        self.room = self.held = self.slots = self.warm = 0
         self.newest = self.oldest = self.spare = NONE
         if room == 0:
             return 0
@@ -117,6 +117,7 @@ cdef class DataCache:
                 self.drop(self.lpa_of[self.oldest])
             slot = self.spare
             self.spare = self.older[slot]
+            self.warm -= self.warm > 0
             self.held += 1
             self.lpa_of[slot] = lpa
             self.chain[slot] = self.bucket[at]
@@ -151,19 +152,25 @@ cdef class DataCache:
         self.lpa_of[slot] = NONE
         self.older[slot] = self.spare
         self.spare = slot
+        self.warm += 1
         self.held -= 1
         return True
 
     cdef int limit(self, uint32_t slots) noexcept nogil:
-        """Hold at most ``slots`` pages from now on; the least recently used ones are dropped and their memory is
-        freed."""
+        """Hold at most ``slots`` pages from now on. The least recently used ones are dropped, and their memory is
+        freed, as is that of pages dropped before if the pages in use and those were more."""
         cdef uint32_t slot
         self.slots = min(slots, self.room)
         while self.held > self.slots:
-            slot = self.oldest
-            self.drop(self.lpa_of[slot])
+            self.drop(self.lpa_of[self.oldest])
+        if self.held + self.warm <= self.slots:
+            return 0
+        slot = self.spare                   # the spare slots with memory come first
+        while self.warm:
             if self.data != NULL and self.page_bytes % HOST_PAGE == 0:
                 madvise(self.page(slot), self.page_bytes, MADV_DONTNEED)
+            slot = self.older[slot]
+            self.warm -= 1
         return 0
 
     cdef int to_front(self, uint32_t slot) noexcept nogil:
@@ -233,4 +240,6 @@ cdef class DataCache:
             spare, slot = spare + 1, self.older[slot]
         if spare + self.held != self.room:
             problems.append(f"data cache: {self.held} slots in use and {spare} spare ones are not {self.room}")
+        if self.warm > spare:
+            problems.append(f"data cache: {self.warm} of {spare} spare slots have memory")
         return problems

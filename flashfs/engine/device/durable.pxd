@@ -24,6 +24,7 @@ cdef class Durable(Engine):
     cdef int log_trims(self) except -1 nogil
     cdef int sync_for(self, int stream) except -1 nogil
     cdef int release(self, uint32_t n) except -1 nogil
+    cdef uint32_t users_first(self, uint32_t n) noexcept nogil
     cdef int tell_opened(self, uint32_t block) except -1 nogil
     cdef int pad_pairs(self) except -1 nogil
     cdef int pad_blocks(self) except -1 nogil

@@ -128,13 +128,26 @@ cdef class Durable(Engine):
         return 0
 
     cdef int release(self, uint32_t n) except -1 nogil:
-        """After a sync: the first ``n`` dead blocks may be erased. Not while a recovery stands on what is in them, as
-        long as there is another block: if its power is cut, the next one begins where it did. Nor if blocks have
-        failed in it: then it ends, the device can be read, and the next one has the room that those blocks seemed to
-        be."""
-        if not self.stands_on_dead or (self.pool.free_n == 0 and self.pool.failed_n == 0):
-            self.pool.release_pending(n)
+        """After a sync: the first ``n`` dead blocks may be erased. While a recovery stands on what is in them, only if
+        no other block is free, and only those of users' pages, whose copies the next recovery finds if this one is cut.
+        If there are none, the others go, unless blocks have failed: then it ends, and the device can be read."""
+        cdef uint32_t users
+        if self.stands_on_dead:
+            users = self.users_first(n)
+            n = 0 if self.pool.free_n else users or (0 if self.pool.failed_n else n)
+        self.pool.release_pending(n)
         return 0
+
+    cdef uint32_t users_first(self, uint32_t n) noexcept nogil:
+        """Put those of users' pages before the others of the first ``n`` dead blocks; returns how many they are."""
+        cdef uint32_t i, block, users = 0
+        for i in range(n):
+            block = self.pool.pending[i]
+            if self.pool.stream[block] < STREAM_META:
+                self.pool.pending[i] = self.pool.pending[users]
+                self.pool.pending[users] = block
+                users += 1
+        return users
 
     cdef int sync_moves(self) except -1 nogil:
         """A sync after which moved blocks may be erased. At a sync the chip notes in its block table how far each block

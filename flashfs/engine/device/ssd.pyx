@@ -312,6 +312,8 @@ cdef class Ssd(Upkeep):
             end = max(end, self.map_ns)
             lpa += part
             n -= part
+        if self.mapping.lent:
+            self.take_back()
         return end
 
     cdef uint32_t skip_holes(self, uint32_t lpa, uint32_t n) noexcept nogil:
@@ -371,6 +373,10 @@ cdef class Ssd(Upkeep):
         self.validity.device_ready()
         self.mapping.device_ready()
         self.ready = True
+
+    def count_mounts(self, uint64_t mounts):
+        """Go on from another number of mounts: that of the image whose data this device takes over."""
+        self.mounts = mounts
 
     def restore(self, uint32_t lpa, uint64_t seq, const uint8_t[::1] page not None, bint in_memory):
         """Restore a page that the NVRAM saved: to flash, under its own sequence number, so that a power cut meanwhile

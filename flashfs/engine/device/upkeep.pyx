@@ -61,6 +61,8 @@ cdef class Upkeep(Writer):
         self.wear.level()
         self.map_ns = self.now_ns
         self.mapping.housekeep()
+        if self.mapping.lent:               # trims and moves take room of the map's cache, too
+            self.take_back()
         if self.budget and self.host_write >= self.refit_at:
             with gil:
                 self.fit_cache()

@@ -21,6 +21,7 @@ cdef enum:
     BUCKETS_MOST = 1 << 12
     DIGIT = 9                # bits of a digit of the radix sort
     FEW = 32                 # copies of one LPA that are sorted by insertion
+    INVERTED = 2             # moves between two copies of which the newer may be in a block that was opened earlier
 
 cdef uint64_t MEMORY_MOST = (<uint64_t> 17 << 27)  # bytes: for 2^27 pages, and those of a request
 
@@ -42,14 +43,15 @@ cdef bint is_earlier(const Entry* a, const Entry* b, const uint64_t* orders, uin
     return a.ppa < b.ppa
 
 cdef bint is_older(const Entry* a, const Entry* b, const uint64_t* orders, uint32_t pages_per_block) noexcept nogil:
-    """Of two pages of one LPA. With equal sequence numbers, one is a copy of the other: the one that was moved more
-    often is newer. The order of their blocks does not decide: cleaning may have opened its block earlier."""
+    """Of two pages of one LPA. With equal sequence numbers, one is a copy of the other: the one that was moved once or
+    twice more is newer. The order of their blocks does not decide then: cleaning may have opened its block earlier.
+    Otherwise it does, for the count begins anew after 16, and a dead page may stay in a free block for many moves."""
     cdef uint8_t ahead = (entry_flags(b) >> MOVES_SHIFT) - (entry_flags(a) >> MOVES_SHIFT) & MOVES_MASK
     if entry_seq(a) == entry_seq(b):
         if (entry_flags(a) ^ entry_flags(b)) & FLAG_MOVED:
             return not entry_flags(a) & FLAG_MOVED
-        if ahead:
-            return ahead <= MOVES_MASK // 2
+        if 0 < ahead <= INVERTED or ahead > MOVES_MASK - INVERTED:
+            return ahead <= INVERTED
     return is_earlier(a, b, orders, pages_per_block)
 
 

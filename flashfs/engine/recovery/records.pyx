@@ -9,7 +9,7 @@ cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.blocks.pool cimport KIND_USER, NONE, STATE_OPEN, Oob, runs_out
-from flashfs.engine.recovery.scan cimport HEADED, SCANNED, Scanner
+from flashfs.engine.recovery.scan cimport HEADED, SCANNED, TORN_IN, Scanner
 from nandimg._nand cimport PAGE_OK
 
 import numpy
@@ -52,7 +52,7 @@ cdef class RecordTaker(Scanner):
     cdef uint64_t take_claims(self, const uint8_t* at, uint64_t n) except? 0xFFFFFFFFFFFFFFFF nogil:
         """A record counts if its page is whole and the one that it meant, that is, its block was not opened since. So
         no new block may get an order that a record's stamp has: a crash of the host may have lost the block that had
-        it."""
+        it. Nor may the block be filled further if the page is lost: another page in its place would have its order."""
         cdef const Claimed* one
         cdef uint64_t i, order, counted = 0
         cdef uint32_t block, page
@@ -86,10 +86,12 @@ cdef class RecordTaker(Scanner):
             if one.order != NONE and one.order != (order & ORDER_BITS):
                 if one.order == (self.orders[block] & ORDER_BITS) and page < self.ssd.nand.synced(block):
                     self.missing(block, page)  # another page was programmed in its place
+                self.marks[block] |= TORN_IN
                 continue                   # ... or a crash of the host lost that one, and an older page is back
             if status != PAGE_OK or oob.kind != KIND_USER or not self.belongs(block, page, oob.order):
                 if page < self.ssd.nand.synced(block):
                     self.missing(block, page)
+                self.marks[block] |= TORN_IN
                 continue
             self.entries.add(one.seq | (<uint64_t> oob.group << 48) | (<uint64_t> (oob.flags | CLAIMED) << 56), one.lpa,
                              one.ppa)

@@ -16,7 +16,9 @@ cdef class Worker(Mender):
     cdef bint untouched_since(self, uint32_t ppa) except -1
     cdef take_pool(self, uint64_t order)
     cdef follow_moves(self, uint64_t order)
-    cdef follow(self, uint32_t lpa, list copies)
+    cdef all_die(self, uint32_t block)
+    cdef revive(self, uint32_t block)
+    cdef follow(self, uint32_t lpa, list copies, set erased)
     cdef bint doubts_slots(self, uint64_t trimmed) except -1
     cdef bint is_from_before(self, uint32_t ppa, uint64_t seq) except -1
     cdef int free_more(self, uint32_t enough) except -1

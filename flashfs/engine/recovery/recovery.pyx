@@ -287,7 +287,8 @@ cdef class Worker(Mender):
         afterwards the pages of a validity store in flash are known too, so a step of its own may read them."""
         known = self.ssd.mapping.known_without_scan()
         if known is not None and not self.repairs:
-            self.spared = not self.doubts_slots(known[1])
+            # a recovery that others stood on had no doubts, and has changed flash since
+            self.spared = not self.doubts_slots(known[1]) or known[2] is not None
             if self.spared:
                 self.seq = max(self.seq, <uint64_t> known[0])
                 if known[2] is not None:
@@ -306,10 +307,15 @@ cdef class Worker(Mender):
     cdef follow_moves(self, uint64_t order):
         """An earlier recovery without a scan was interrupted, and its moves are in blocks opened after ``order``. Their
         victims may be erased by now, or partly: after a crash of the host an erased block may have its records but not
-        its data. So if a page cannot be read where the mapping has it, the newest whole copy in those blocks counts."""
+        its data; and a victim may have been opened again. So if a page cannot be read where the mapping has it, the
+        newest whole copy in those blocks counts."""
         cdef uint32_t block, page, lpa
         cdef Oob oob
         copies = {}
+        erased = {block for block in range(self.ssd.pool.blocks) if self.ssd.validity.count(block)
+                  and (not self.marks[block] & HEADED or self.orders[block] > order)}
+        for block in erased:
+            self.all_die(block)
         for block in range(self.ssd.pool.blocks):
             if not self.marks[block] & HEADED or self.orders[block] <= order:
                 continue
@@ -320,20 +326,43 @@ cdef class Worker(Mender):
                     copies.setdefault(oob.lpa, []).append((oob.seq, oob.order, ppa))
         for lpa, of in copies.items():
             with suppress(MapLostError):    # a lost entry of the mapping names nothing
-                self.follow(lpa, sorted(of, reverse=True))
+                self.follow(lpa, sorted(of, reverse=True), erased)
+        self.ssd.mapping.recovery_ends()    # it has taken them: what follows looks there
+        for block in erased:
+            self.revive(block)
 
-    cdef follow(self, uint32_t lpa, list copies):
-        """``copies``: (sequence number, order, PPA) of pages of this LPA, the newest first."""
+    cdef all_die(self, uint32_t block):
+        """All pages of a block die."""
+        for page in self.ssd.validity.live_in(block):
+            self.ssd.olds[0] = block * self.ssd.pages_per_block + page
+            self.ssd.validity.dead(self.ssd.olds, 1)
+
+    cdef revive(self, uint32_t block):
+        """The pages of a block live that are where the mapping has their LPAs."""
+        cdef uint32_t page, ppa
+        cdef Oob oob
+        for page in range(self.ssd.pages_per_block):
+            ppa = block * self.ssd.pages_per_block + page
+            with suppress(MapLostError):
+                if (self.full_read(ppa, &oob) == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas
+                        and self.ssd.mapping.locate(oob.lpa) == ppa):
+                    self.ssd.validity.live_run(ppa, 1)
+
+    cdef follow(self, uint32_t lpa, list copies, set erased):
+        """``copies``: (sequence number, order, PPA) of pages of this LPA, the newest first. Pages in the blocks
+        ``erased`` are dead for the moment."""
         cdef Oob oob
         cdef uint32_t old = self.ssd.mapping.locate(lpa), ppa
         if old == NONE or self.full_read(old, &oob) == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa:
             return
         for _, _, ppa in copies:
             if ppa != old and self.full_read(ppa, &oob) == PAGE_OK:
-                self.ssd.olds[0] = old
-                self.ssd.validity.dead(self.ssd.olds, 1)
+                if old // self.ssd.pages_per_block not in erased:
+                    self.ssd.olds[0] = old
+                    self.ssd.validity.dead(self.ssd.olds, 1)
                 self.ssd.mapping.recovered(lpa, ppa, self.ssd.read_oobs + OOB_ENGINE)
-                self.ssd.validity.live_run(ppa, 1)
+                if ppa // self.ssd.pages_per_block not in erased:
+                    self.ssd.validity.live_run(ppa, 1)
                 return
 
     cdef bint doubts_slots(self, uint64_t trimmed) except -1:

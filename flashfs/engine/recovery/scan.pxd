@@ -10,7 +10,7 @@ from flashfs.engine.recovery.trim_index cimport TrimIndex
 cdef enum:                   # marks of a block
     HEADED = 1               # a page of it gave its stream and order
     SCANNED = 2
-    TORN_IN = 4              # a scanned page cannot be read
+    TORN_IN = 4              # a scanned page cannot be read, or one that a record names: it is not filled further
     REOPENED = 8             # what the checkpoint says about it is outdated
     EXCLUDED = 16            # its pages are left out: recovery_conflicts
     ORIGIN = 32              # pages of it were moved elsewhere

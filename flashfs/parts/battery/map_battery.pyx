@@ -436,18 +436,21 @@ cdef class MapBattery:
 
     def look_beyond(self, const uint64_t[::1] words, const uint64_t[:, ::1] live):
         """The newest sequence number of the pages that no sync has made durable; None if a live one of them is not
-        there, or was programmed before the block was last opened. Blank blocks are skipped. Reports to the chip how far
-        pages are whole: up to the last live one, since the program after it may have been interrupted. ``live`` has a
-        bit for each page, those of a block in a row of words."""
+        there, or was programmed before the block was last opened. Blank blocks are skipped; so are those that an
+        interrupted recovery emptied, and erased. Reports to the chip how far pages are whole: up to the last live one,
+        since the program after it may have been interrupted. ``live`` has a bit for each page, those of a block in a
+        row of words."""
         cdef uint32_t block, page, word, per_block = self.ssd.nand.pages_per_block, last, whole
         cdef uint32_t group = max(<uint32_t> 1, 2 * self.ssd.nand.paired_pages)
-        cdef uint64_t newest = 0, order
-        cdef bint lives
+        cdef uint64_t newest = 0, order, newest_order = 0
+        cdef bint lives, stands = self.stands()
         cdef uint8_t status = 0, kind, stream
         cdef int own = self.validity.stream
         cdef uint8_t[4096] raw
         cdef int64_t end = self.ssd.now_ns
         cdef Oob oob
+        for block in range(self.ssd.nand.blocks if stands else 0):
+            newest_order = max(newest_order, words[self.blocks_at + block] & ((<uint64_t> 1 << ORDER_BITS) - 1))
         for block in range(self.ssd.nand.blocks):
             order = words[self.blocks_at + block] & ((<uint64_t> 1 << ORDER_BITS) - 1)
             stream = <uint8_t> (words[self.blocks_at + block] >> ORDER_BITS)
@@ -456,15 +459,24 @@ cdef class MapBattery:
             for word in range(<uint32_t> live.shape[1]):
                 if live[block, word]:
                     last = 64 * word + 64 - leading_zeros(live[block, word])
-            if last and order != self.ssd.pool.order[block]:
-                return None                # the order comes from the block's first page
+            if last and order != self.ssd.pool.order[block]:  # which comes from the block's first page
+                if not stands or stream >= STREAM_META:
+                    return None
+                end = max(end, read_oob(self.ssd.nand, block * per_block, raw, &oob, &status, CAUSE_RECOVERY,
+                                        self.ssd.now_ns))
+                if status == PAGE_OK and oob.order <= newest_order:
+                    return None
+                last = 0
             if self.ssd.pool.order[block] == 0:
                 continue                   # blank
             whole = self.ssd.nand.synced(block)
             for page in range(whole, per_block):
                 end = max(end, read_oob(self.ssd.nand, block * per_block + page, raw, &oob, &status, CAUSE_RECOVERY,
                                         self.ssd.now_ns))
-                lives = live[block, page >> 6] >> (page & 63) & 1
+                # The recovery that others stood on had synced all of them: this one is erased, or partly.
+                if status != PAGE_OK and stands and stream < STREAM_META:
+                    last = 0
+                lives = last and live[block, page >> 6] >> (page & 63) & 1
                 if lives and (status != PAGE_OK or oob.order != order or oob.kind != kind):
                     return None
                 if status == PAGE_OK and oob.kind <= KIND_VALIDITY:

@@ -417,3 +417,12 @@ def test_a_saved_slot_that_a_trim_may_have_made_old(disk: Disk, trimmed: bool) -
     assert (step(report, "scan").note == "not needed") is not trimmed
     assert step(report, "nvram").note == "1 pages"
     disk.check()
+
+
+@pytest.mark.parametrize("ftl", KEPT)
+def test_the_smallest_cache_is_kept(tmp_path: Path, ftl: str) -> None:
+    """Of fewer bytes than its least slots take, the cache has those, and the region has room for as many."""
+    nandimg.create(tmp_path / "chip", GEOMETRY)
+    with Device.open(tmp_path / "chip", ftl=ftl, options={"buffer": "0", "cmt_bytes": "1"}) as device:
+        device.write(0, bytes(PAGE))
+        assert device.ssd.mapping.figures()["battery_kept"] == 1
