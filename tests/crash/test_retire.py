@@ -195,6 +195,20 @@ def test_two_failures_in_a_row_leave_a_recovery_its_room(ftl: str) -> None:
     assert not failures, "\n".join(map(str, failures[:5]))
 
 
+def test_one_failure_ends_no_device_that_has_room() -> None:
+    """With 41 pages to spare in 23 blocks, cleaning goes on though each victim has few dead ones."""
+    program = (
+        "w0+143 w26+24/5 f w77+28/2 i w106+19/2 f w15+19/7 w71+32 i w94+7/7 w93+12/2 w96+7 w128+3/7 w111+5/7 f w57+29 "
+        "f w115+18 r w80+37 w21+40/2 w69+30/2 w9+27 f w130+3/5 w116+4/7 w58+5/5 w8+27/5 w12+1/3 w5+28/5 w87+9/2 w15+23 "
+        "f w43+16/2 w1+21/7 w63+16/5 w0+4 f r w8+46 w18+23/3"
+    )
+    bench = HurtBench(Case.parse(f"ftl=pagemap preset=tiny-24d chip.lpas=143 fail=534 program='{program}'"))
+    assert bench.play().failure is None
+    assert bench.nand.chip.count_health(0) == 23
+    assert not bench.worn_out
+    bench.release()
+
+
 def test_the_error_of_an_image_that_has_no_block_left_names_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

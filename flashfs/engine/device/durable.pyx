@@ -12,6 +12,7 @@ from flashfs.engine.blocks.pool cimport (
     CAUSE_PAD,
     KIND_PAD,
     NONE,
+    STATE_CLOSED,
     STATE_OPEN,
     STREAM_GC,
     STREAM_HOST,
@@ -22,6 +23,7 @@ from flashfs.engine.blocks.pool cimport (
 )
 
 cdef enum:
+    WORN = 16                # of so many blocks one is bad: of a worn chip, more
     GAINLESS = 32            # blocks cleaned without enough gain before the mapping is asked for superseded pages
 
 
@@ -232,11 +234,26 @@ cdef class Durable(Engine):
         return 0
 
     cdef bint last_is_worth_it(self) noexcept nogil:
-        """Whether cleaning may take the last free block of a worn chip. The erase of what it gains may fail: so it has
-        to gain at least half a block. Else the block is kept: a recovery needs one, and so does cleaning once the host
-        has trimmed something."""
-        cdef uint32_t victim = self.victims.fewest()
-        return victim != NONE and 2 * self.victims.valid[victim] <= self.pages_per_block
+        """Whether cleaning may take the last free block of a chip with bad ones. The erase of what it gains may fail:
+        so it has to gain at least half a block. Where few are bad, that erase may well succeed: then the victim's pages
+        have to fit the block that is open for moves, or two blocks' worth of pages have to be dead. If not, the block
+        is kept: a recovery needs one, and so does cleaning once the host has trimmed something."""
+        cdef uint32_t victim = self.victims.fewest(), block, room, valid
+        cdef uint64_t dead = 0
+        if victim == NONE:
+            return False
+        valid = self.victims.valid[victim]
+        if 2 * valid <= self.pages_per_block:
+            return True
+        if valid >= self.pages_per_block or WORN * self.pool.bad_n > self.pool.blocks:
+            return False
+        room = self.placement.run_room(STREAM_GC) if self.pool.stream[victim] < STREAM_META else 0
+        if room < self.pages_per_block and valid <= room:
+            return True
+        for block in range(self.pool.blocks):
+            if self.pool.state[block] == STATE_CLOSED:
+                dead += self.pages_per_block - self.victims.valid[block]
+        return dead >= 2 * self.pages_per_block
 
     cdef bint cleans_on(self, uint32_t group) noexcept nogil:
         """With paired pages, the next sync pads the group that cleaning has begun: up to three pages per victim if each

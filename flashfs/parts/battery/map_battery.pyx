@@ -459,7 +459,7 @@ cdef class MapBattery:
             for word in range(<uint32_t> live.shape[1]):
                 if live[block, word]:
                     last = 64 * word + 64 - leading_zeros(live[block, word])
-            if last and order != self.ssd.pool.order[block]:  # which comes from the block's first page
+            if last and order != self.ssd.pool.order[block]:
                 if not stands or stream >= STREAM_META:
                     return None
                 end = max(end, read_oob(self.ssd.nand, block * per_block, raw, &oob, &status, CAUSE_RECOVERY,
