@@ -45,6 +45,7 @@ PATHS: dict[str, tuple[str, ...]] = {
     "flashfs/engine/recovery/found_pages.pyx": (EVERYTHING,),
     "flashfs/engine/recovery/trim_index.pyx": (EVERYTHING,),
     "flashfs/engine/recovery/mend.pyx": (EVERYTHING,),
+    "flashfs/engine/recovery/follow.pyx": (EVERYTHING,),
     "flashfs/engine/recovery/recovery.pyx": (EVERYTHING,),
     "flashfs/engine/recovery/resolve.pyx": (EVERYTHING,),
     "flashfs/engine/device/metalog.pyx": (EVERYTHING,),

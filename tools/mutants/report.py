@@ -37,6 +37,7 @@ DURABLE: dict[str, str] = {
     "flashfs/parts/paged/pending_entries.pyx": ALL,
     "flashfs/parts/paged/cached_map.pyx": ALL,
     "flashfs/engine/recovery/mend.pyx": ALL,
+    "flashfs/engine/recovery/follow.pyx": ALL,
     "flashfs/engine/recovery/recovery.pyx": ALL,
     "flashfs/engine/recovery/resolve.pyx": ALL,
     "flashfs/parts/paged/part_pages.pyx": ALL,

@@ -1,26 +1,19 @@
 # Recovery as a table of named steps; see recovery.pyx.
 from libc.stdint cimport uint32_t, uint64_t
 
-from flashfs.engine.recovery.mend cimport Mender
+from flashfs.engine.recovery.follow cimport Follower
 
 
-cdef class Worker(Mender):
+cdef class Worker(Follower):
     cdef readonly bint clean
     cdef object fence                      # where the scan begins, from the checkpoint, if it is from_pages
     cdef object doubted                    # the first error of a part's step
     cdef list back                         # (seq, LPA, page) that the NVRAM saved
-    cdef object slots                      # (LPA, seq, page) of the NVRAM slots, once read
     cdef bint is_collected(self, uint32_t block) noexcept nogil
     cdef take_clean(self)
     cdef misfit(self, bint whole)
     cdef bint untouched_since(self, uint32_t ppa) except -1
     cdef take_pool(self, uint64_t order)
-    cdef follow_moves(self, uint64_t order)
-    cdef all_die(self, uint32_t block)
-    cdef revive(self, uint32_t block)
-    cdef follow(self, uint32_t lpa, list copies, set erased)
-    cdef bint doubts_slots(self, uint64_t trimmed) except -1
-    cdef bint is_from_before(self, uint32_t ppa, uint64_t seq) except -1
     cdef int free_more(self, uint32_t enough) except -1
     cdef int reopen_one(self) except -1
     cdef bint takes_more(self, uint32_t block) except -1 nogil

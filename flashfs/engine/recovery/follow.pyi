@@ -1,0 +1,3 @@
+from flashfs.engine.recovery.mend import Mender
+
+class Follower(Mender): ...
