@@ -155,7 +155,18 @@ def ground_table(rows: list[Row]) -> str:
             nvram[row["column"]] = max(nvram.get(row["column"], 0), row["ground"]["nvram"])
     left = [line for line in told if "NVRAM" not in line]
     left += [f"{column}: NVRAM of its own, up to {most:,} bytes" for column, most in nvram.items()]
+    left.append(f"bytes of the map in DRAM, over the page map's: {map_bytes(rows)}")
     return "\n".join(lines) + "\n\nDifferences that remain:\n\n" + "".join(f"- {line}\n" for line in left)
+
+
+def map_bytes(rows: list[Row]) -> str:
+    """How many times the page map's bytes of DRAM each map has, the least and the most of all sources."""
+    base = {(row["source"], row["state"]): row["map_bytes"] for row in rows if row["column"] == "pagemap"}
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        found.setdefault(row["column"], []).append(row["map_bytes"] / base[row["source"], row["state"]])
+    return ", ".join(f"{column} {min(every):.2f} to {max(every):.2f}" for column, every in found.items()
+                     if not min(every) == max(every) == 1)  # fmt: skip
 
 
 def write(rows: list[Row]) -> None:

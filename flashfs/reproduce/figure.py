@@ -28,9 +28,9 @@ MARKS = {
 EACH, MEAN = "*", "mean"  #: an expectation's x: every x by itself; the mean over x
 MOST, LEAST = "most", "least"  #: likewise: the largest, the smallest number along x
 OVER_X = (MEAN, MOST, LEAST)
-RULES = ("within", "at_least", "at_most", "meet", "rising", "falling", "flat", "order")
+RULES = ("within", "at_least", "at_most", "meet", "rising", "falling", "flat", "order", "level")
 NUMBERED = RULES[:3]  #: compare a number of ours with the paper's
-JOINT = ("order", "meet")  #: rules about several series
+JOINT = ("order", "level", "meet")  #: rules about several series
 #: {value of ``of``: the player that replays a point of a sweep (flashfs.replay.workers.PLAYER)}
 MEASURED = {"replays": PLAYER, "recoveries": "flashfs.replay.recovery_runs:run"}
 FORMULAS = "formulas"  #: nothing is measured
@@ -48,15 +48,17 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True)
 class Expect:
-    """What the paper says about one series (several for ``order`` and ``meet``): at one x, at each, on average, about
-    the most or the least along x, or about the course along x.
+    """What the paper says about one series, or about several for a rule of JOINT: at one x, at each, along x, or about
+    the mean, the most or the least; ``among``: of these x alone.
 
     A number of several series is a quotient: the first's value over the least of the others', at the same x.
 
     ``rule``: ``within`` the share ``bound`` of the paper's number; ``at_least`` or ``at_most`` that number; ``rising``,
-    ``falling`` or ``flat`` along x, to within the share ``bound``; ``order``: the series in this order at each x, or at
-    one, each at most 1 + ``bound`` times the next; ``meet``: the straight lines that fit two series best over the
-    logarithm of x meet at least ``paper`` doublings beyond the last x.
+    ``falling`` or ``flat`` along x, to within the share ``bound``, and the ends of the first two differ by more than
+    that; ``order``: the series in this order at each x, or at one, each at most 1 + ``bound`` times the next, and on
+    average below it by more than that; ``level``: the largest of them is at most 1 + ``bound`` times the least;
+    ``meet``: the straight lines that fit two series best over the logarithm of x meet at least ``paper`` doublings
+    beyond the last x.
     """
 
     series: tuple[str, ...]
@@ -65,6 +67,7 @@ class Expect:
     rule: str
     bound: float
     paper: float | None
+    among: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -248,7 +251,7 @@ def _check_points(series: tuple[Point, ...], xs: tuple[Point, ...]) -> None:
 def _expect(given: Table, series: list[str], xs: list[str]) -> Expect:
     """Parse one ``expect``. It may not claim more than its mark: mark S, where only the shape is known, has no
     number."""
-    _known(given, ("series", "x", "mark", "paper", *RULES), "expect")
+    _known(given, ("series", "x", "among", "mark", "paper", *RULES), "expect")
     mark = given.get("mark")
     if mark not in MARKS:
         raise UsageError(f"expect: mark = {mark!r}: use {', '.join(MARKS)}")
@@ -265,15 +268,18 @@ def _expect(given: Table, series: list[str], xs: list[str]) -> Expect:
         or (len(of) > 1 and rule not in (*JOINT, *NUMBERED))
     ):
         raise UsageError(f"expect: series = {named!r}: use one of {', '.join(series)}; several for "
-                         f"{' and '.join(JOINT)}, and for the number of a quotient")  # fmt: skip
+                         f"{', '.join(JOINT)}, and for the number of a quotient")  # fmt: skip
     x = str(given.get("x", EACH))
     if x not in (*xs, EACH, *OVER_X):
         raise UsageError(f"expect: x = {x!r}: use {', '.join((*xs, EACH, *OVER_X))}")
+    among = tuple(map(str, given.get("among", ())))
+    if among and (x not in (EACH, *OVER_X) or (x == EACH and rule in NUMBERED) or not set(among) <= set(xs)):
+        raise UsageError(f"expect: among = {list(among)!r}: use names of x, for a rule along x or a number over x")
     paper, bound = given.get("paper"), given[rule]
     numbered = rule in NUMBERED or rule == "meet"
     if rule == "meet":
         _check_lines(of, xs)
-    elif rule not in NUMBERED and x not in (EACH, MEAN) and (rule != "order" or x in OVER_X):
+    elif rule not in NUMBERED and x not in (EACH, MEAN) and (rule not in ("order", "level") or x in OVER_X):
         raise UsageError(f"expect: x = {x!r}: {rule} is a rule along x; leave x out")
     if numbered:
         if mark == "S":
@@ -286,7 +292,7 @@ def _expect(given: Table, series: list[str], xs: list[str]) -> Expect:
         raise UsageError(
             f"expect: {rule} = {given[rule]!r}, paper = {paper!r}: they must be numbers, where they are given"
         )
-    return Expect(of, x, mark, rule, float(bound), None if paper is None else float(paper))
+    return Expect(of, x, mark, rule, float(bound), None if paper is None else float(paper), among)
 
 
 def _check_lines(series: tuple[str, ...], xs: list[str]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import linear_regression
 
-from flashfs.reproduce.figure import EACH, LEAST, MEAN, MOST, NUMBERED, OVER_X, Expect, Figure
+from flashfs.reproduce.figure import EACH, JOINT, LEAST, MEAN, MOST, NUMBERED, OVER_X, Expect, Figure
 
 MET = {"N": "as printed", "A": "as derived", "P": "as read off", "S": "shape holds"}
 NOT_MET = {"N": "not as printed", "A": "not as derived", "P": "not as read off", "S": "another shape"}
@@ -80,7 +80,8 @@ def _numbers(figure: Figure, expect: Expect, values: Values, why_not: Mapping[st
     """The rows of an expectation about a quotient of series, or about all x of a series together."""
     why = ", ".join(why_not[one] for one in expect.series if one in why_not)
     at = {x.name: _quotient([values.get((one, x.name)) for one in expect.series])
-          for x in figure.xs if all((one, x.name) in values for one in expect.series)}  # fmt: skip
+          for x in figure.xs if all((one, x.name) in values for one in expect.series)
+          and x.name in (expect.among or (x.name,))}  # fmt: skip
     if expect.x not in OVER_X:
         there = [x for x in (at or {expect.x: None}) if expect.x in (x, EACH)]
         return [_judged(expect, x, at.get(x), why) for x in there]
@@ -136,23 +137,38 @@ def _line(expect: Expect, series: str, x: str, ours: float | None, met: bool) ->
 def _shape(figure: Figure, expect: Expect, values: Values, why_not: Mapping[str, str]) -> Line:
     """The row of an expectation about a shape. An order is judged by the series that are measured, at least two."""
     there = [name for name in expect.series if name not in why_not]
-    sign = {"order": " <= ", "rising": "", "falling": "", "flat": ""}[expect.rule]
+    sign = {"order": " <= ", "level": " == "}.get(expect.rule, "")
     name = sign.join(expect.series)
     at = ALONG if expect.x in (EACH, MEAN) else expect.x
-    rows = [[values.get((one, x.name)) for x in figure.xs if (one, x.name) in values and at in (ALONG, x.name)]
-            for one in there]  # fmt: skip
-    if len(there) < (2 if expect.rule == "order" else 1) or any(None in row or not row for row in rows):
+    rows = [[values.get((one, x.name)) for x in figure.xs if (one, x.name) in values and at in (ALONG, x.name)
+             and x.name in (expect.among or (x.name,))] for one in there]  # fmt: skip
+    if len(there) < (2 if expect.rule in JOINT else 1) or any(None in row or not row for row in rows):
         waits = [why_not[one] for one in expect.series if one in why_not]
         return Line(name, at, None, expect.mark, None, ", ".join(waits) or "not measured", None, expect.rule)
     numbers = [[one for one in row if one is not None] for row in rows]
-    steps = list(zip(*numbers, strict=False)) if expect.rule == "order" else numbers
+    steps = list(zip(*numbers, strict=False)) if expect.rule in JOINT else numbers
     slack = 1 + expect.bound
-    if expect.rule == "flat":
+    if expect.rule in ("flat", "level"):
         met = all(max(row) <= slack * min(row) for row in steps)
     else:
-        met = all(one <= slack * other for row in steps for one, other in pairwise(_up(row, expect.rule)))
-    line = _line(expect, f"{name} {expect.rule if expect.rule != 'order' else ''}".strip(), at, None, met)
+        up = [_up(row, expect.rule) for row in steps]
+        met = all(one <= slack * other for row in up for one, other in pairwise(row))
+        if expect.rule == "order":
+            met &= all(_is_ahead(pair, slack) for pair in zip(*map(pairwise, up), strict=True))
+        else:
+            met &= all(_is_ahead([(row[0], row[-1])], slack) for row in up)
+    line = _line(expect, f"{name} {expect.rule if expect.rule not in JOINT else ''}".strip(), at, None, met)
     return line if len(there) == len(expect.series) else replace(line, verdict=f"{line.verdict}, of {len(there)}")
+
+
+def _is_ahead(pairs: Sequence[tuple[float, float]], slack: float) -> bool:
+    """Whether the first of two series is below the second, on average, by more than is forgiven at one x; otherwise an
+    order would hold without any effect. A series that is 0 everywhere is below one that is not."""
+    there = [(one, other) for one, other in pairs if one != other]
+    if any(one <= 0 or other <= 0 for one, other in there):
+        return sum(other for _, other in there) > slack * sum(one for one, _ in there)
+    mean = math.fsum(math.log(other / one) for one, other in there) / len(pairs)
+    return mean > 0 and mean >= math.log(slack)
 
 
 def _meeting(figure: Figure, expect: Expect, values: Values, why_not: Mapping[str, str]) -> Line:

@@ -67,7 +67,7 @@ at_least = 0.5
 [[expect]]
 series = ["not yet", "pagemap", "slimftl"]
 mark = "S"
-order = 0.5
+level = 0.5
 
 [[expect]]
 series = "not yet"
