@@ -17,7 +17,7 @@ from flashfs.bound import CHECKPOINT_FILLS, FEATURES, PAGE_NUMBERS, check_featur
 from flashfs.budget import Cut, fit
 from flashfs.engine.blocks.pool import SAVED_BYTES, STATE_NAMES
 from flashfs.engine.device import byte_requests
-from flashfs.engine.device.buffer import SLOT_HEAD, nvram_bytes, nvram_slots
+from flashfs.engine.device.buffer import SLOT_HEAD, nvram_bytes, nvram_slots, slots_in_use
 from flashfs.engine.device.lifetime_counters import Life
 from flashfs.engine.device.metalog import life_of, newest_slot
 from flashfs.engine.recovery import recovery
@@ -97,8 +97,7 @@ def build_ssd(
 def _used_slots(nand: nandimg.Nand) -> int:
     """Slots of the NVRAM in which a write buffer has ever saved a page."""
     at, size = (nand.region(WRITE_BUFFER) or (0, 0))[0], nvram_bytes(1, nand.page_bytes)
-    slots = nvram_slots(nand) if nand.keeps_data else 0
-    return sum(any(nand.nvram(at + slot * size, SLOT_HEAD)) for slot in range(slots))
+    return sum(any(nand.nvram(at + slot * size, SLOT_HEAD)) for slot in slots_in_use(nand))
 
 
 def _protected_pages(nand: nandimg.Nand, wanted: int) -> int:
@@ -115,6 +114,14 @@ def _protected_pages(nand: nandimg.Nand, wanted: int) -> int:
 def may_shrink(options: dict[str, Any], settings: dict[str, Any]) -> bool:
     """Whether a budget of DRAM may make the write buffer smaller: its size was not given, or only as the most."""
     return options["buffer"] < 0 or bool(settings.get("buffer_at_most"))
+
+
+def _as_bytes(data: Any) -> memoryview:
+    """Whatever has its bytes in one row: an array, too."""
+    try:
+        return memoryview(data).cast("B")
+    except TypeError as error:
+        raise UsageError(f"data is {type(data).__name__}: use bytes, or an array that is contiguous ({error})") from None
 
 
 class Device:
@@ -277,6 +284,7 @@ class Device:
 
     def recover(self) -> None:
         """Recover the state from the image. DeviceFullError if too few blocks are left even for that."""
+        self._require_open()
         try:
             self.recovery = recovery.Recovery(self.ssd, self.readonly, self._settings.get("repair", False)).run()
         except DeviceFullError as error:
@@ -297,14 +305,18 @@ class Device:
         """Whether its FTL is written in Python, so that each request needs the interpreter."""
         return self._scheme.interpreted
 
-    def _span(self, offset: int, length: int) -> None:
+    def _require_open(self) -> None:
         if self._image.chip.closed:
             raise UsageError("the device is closed")
+
+    def _span(self, offset: int, length: int) -> None:
+        self._require_open()
         if offset < 0 or length < 0 or offset + length > self.size:
             raise UsageError(f"offset {offset}, length {length}: the device has {self.size} bytes")
 
     def read(self, offset: int, length: int) -> bytes:
         """``length`` bytes from ``offset`` on; zeros where nothing was written or it was trimmed."""
+        self._span(offset, length)
         return bytes(self.read_into(offset, bytearray(length)))
 
     def read_into(self, offset: int, into: bytearray) -> bytearray:
@@ -315,6 +327,8 @@ class Device:
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> int:
         """Write ``data`` at ``offset``; durable after the next flush. Returns the number of bytes."""
+        if not isinstance(data, bytes):
+            data = _as_bytes(data)
         self._span(offset, len(data))
         self._writable()
         self.end_ns = byte_requests.write_range(self.ssd, offset, data, self.now_ns)
@@ -362,11 +376,13 @@ class Device:
 
     def quiet_at(self) -> int:
         """The virtual time, in ns, at which all dies and channels are idle."""
+        self._require_open()
         clock = self._image.chip.clock()
         return int(max(*clock["dies"], *clock["channels"]))
 
     def busy_ns(self) -> dict[str, list[int]]:
         """{"dies": [busy time of each in ns], "channels": [...]}, since the counters were reset."""
+        self._require_open()
         clock = self._image.chip.clock()
         return {"dies": clock["die_busy"], "channels": clock["channel_busy"]}
 
@@ -389,7 +405,7 @@ class Device:
     def give_back(self) -> bool:
         """For a mount that failed: if this open bound the image, make it blank again and close it. Otherwise return
         False and leave it open."""
-        if not self._image.give_back():
+        if self._image.chip.closed or not self._image.give_back():
             return False
         self._image.close()
         return True
@@ -402,12 +418,12 @@ class Device:
 
     def forget_counts(self) -> None:
         """Reset the counters of ``stats``; virtual time goes on."""
+        self._require_open()
         self.ssd.forget_counts()
         self._image.chip.reset_counters()
 
     def _writable(self) -> None:
-        if self._image.chip.closed:
-            raise UsageError("the device is closed")
+        self._require_open()
         if self.readonly:
             raise UsageError(f"{self.path}: opened read-only")
         self.fail_if_lost()
@@ -429,6 +445,7 @@ class Device:
         """Counters since this device was opened. ``blocks_opened`` counts over the chip's whole life: with ``pool`` it
         gives the number of blocks emptied meanwhile. ``operations``, present with injected faults, is the count by
         which faults are placed."""
+        self._require_open()
         self.ssd.fit_cache()
         totals, by_cause = self.ssd.operations()
         host = {"read": self.ssd.host_read, "write": self.ssd.host_write, "trim": self.ssd.host_trim,
@@ -468,6 +485,7 @@ class Device:
         """The chip's health: wear, bad blocks and lifetime counters. ``life`` is in pages: what the checkpoints
         recorded plus this mount. ``spare`` is per cent of the original blocks beyond the host's capacity; ``used`` is
         mean erases in per cent of the endurance."""
+        self._require_open()
         blocks = block_map.block_map(self.ssd)
         health, wear = blocks["health"], blocks["erases"][blocks["health"] == 0]
         least, most = (int(wear.min()), int(wear.max())) if len(wear) else (0, 0)
@@ -513,6 +531,7 @@ class Device:
         """The state of each block, as arrays indexed by block number. ``state`` and ``stream`` are indices into
         ``states`` and ``streams`` ("none": the block takes no pages); ``valid`` counts live pages; pages below
         ``next_page`` are programmed; ``erases`` is the chip's count."""
+        self._require_open()
         blocks = block_map.block_map(self.ssd)
         return {
             "blocks": self.nand.blocks,
@@ -541,6 +560,7 @@ class Device:
     def problems(self, progress: Callable[[float], None] | None = None) -> list[str]:
         """One line for each broken invariant between mapping, OOB, validity and pool. ``progress`` gets the share of
         the blocks that is done, now and then."""
+        self._require_open()
         return self.ssd.check() + cross_check(self.ssd, progress=progress)
 
 

@@ -58,6 +58,7 @@ def resize(path: str | Path, size: int, *, ftl: str | None = None, trust: bool =
             flash = f"{path} has {shown(before.physical_bytes)} of flash, and its FTL needs some of that"
             raise UsageError(f"size {shown(size)}: {_most_of(path, old, lpas) or flash}")
         saved = sum(region.bytes for region in old.header.regions if region.name == WRITE_BUFFER)
+        _require_one_name(path)
         geometry = replace(before, lpas=lpas, nvram_bytes=saved)  # binding adds what the scheme asks for
         _nothing_behind(path, old.device, size)
         if lpas == before.lpas:
@@ -89,6 +90,14 @@ def _held(path: Path, ftl: str | None, trust: bool) -> Iterator[_Old]:
     else:
         with closing(nandimg.open_image(path, readonly=True, alone=True)) as image:
             yield _Old(image.header, image.chip, None)
+
+
+def _require_one_name(path: Path) -> None:
+    """UsageError for a file with several names (hard links): the others would keep the old chip."""
+    names = path.stat().st_nlink
+    if names > 1:
+        raise UsageError(f"{path}: its file has {names} names (hard links), and the others would keep the old chip; "
+                         "leave only one")
 
 
 def _lpas(size: int, old: nandimg.Geometry) -> int:

@@ -76,6 +76,8 @@ cdef class Chip(Nand):
     cdef int32_t find_next(self, uint32_t block) noexcept nogil
     cdef int64_t view(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t** data, uint8_t* oob, int cause,
                       int64_t t_ns, uint32_t ahead) except -1 nogil
+    cdef const uint8_t* peek(self, uint32_t block, uint32_t page, uint8_t* oob, int cause,
+                             int64_t* t_ns) except? NULL nogil
     cdef int64_t time_read(self, uint32_t block, uint32_t n, int64_t t_ns) noexcept nogil
     cdef int64_t count_read(self, uint32_t block, uint32_t n, int cause, int64_t t_ns) noexcept nogil
     cdef uint8_t take_page(self, uint32_t block, uint32_t page, uint8_t* data, uint8_t* oob) noexcept nogil

@@ -743,6 +743,18 @@ cdef class Chip(Nand):
             return t_ns
         return self.count_read(block, n, cause, t_ns)
 
+    cdef const uint8_t* peek(self, uint32_t block, uint32_t page, uint8_t* oob, int cause,
+                             int64_t* t_ns) except? NULL nogil:
+        """Of an unsummed chip: read a whole, programmed page without copying it. It stays where it is until its block
+        is erased. NULL, and nothing was done, if there is no such page with content: use ``read`` then. ``t_ns`` goes
+        from the beginning of the read to its end."""
+        if (not self.unsummed or block >= self.blocks or page >= self.pages_per_block or self.homes[block] == NO_HOME
+                or self.judge_spare(block, page, False) != PAGE_OK):
+            return NULL
+        copy_oob(oob, self.record(block, page) + self.record_head, self.oob_bytes)
+        t_ns[0] = self.count_read(block, 1, cause, t_ns[0])
+        return self.home(block, page)
+
     cdef int64_t time_read(self, uint32_t block, uint32_t n, int64_t t_ns) noexcept nogil:
         """When the last of ``n`` pages read has crossed the channel. The pages cross in a row, the last one as soon as
         it is read."""

@@ -31,6 +31,7 @@ OPTIONS_BYTES = 3072  #: room for the options, as JSON
 FEATURE_KINDS = ("compatible", "read-only-compatible", "incompatible")
 FEATURES_MOST = 12
 REGIONS_MOST = 16
+GENERATION_MOST = 2**63 - 1  #: of a header: how often it was written
 WRITE_BUFFER = "write-buffer"  #: the region with all nvram_bytes of an image whose scheme asked for no others yet
 _FIXED = struct.Struct("<8sIIQ16sI28sIIQIIQQQ24x")  # magic .. options length, paired pages .. NVRAM times, endurance
 _GEOMETRY = struct.Struct("<13Q")
@@ -196,6 +197,8 @@ def pack(header: Header) -> bytes:
         raise ImageError(f"the FTL's name {header.ftl!r} takes {len(name)} bytes: 28 fit the header")
     if len(header.features) > FEATURES_MOST:
         raise ImageError(f"{len(header.features)} features: {FEATURES_MOST} fit the header")
+    if header.generation > GENERATION_MOST:
+        raise ImageError(f"the header was rewritten {header.generation - 1} times, as it says: it cannot be once more")
     geometry = header.geometry
     body = _FIXED.pack(
         MAGIC, header.version, HEADER_BYTES, header.generation, header.uuid.bytes,
@@ -226,7 +229,7 @@ def unpack(raw: bytes, where: str) -> Header:
         raise ImageError(f"{where}: checksum does not match: the header is damaged")
     if size != HEADER_BYTES:
         raise ImageError(f"{where}: header_bytes is {size}: version {version} has {HEADER_BYTES}")
-    if generation >= 2**63:
+    if generation > GENERATION_MOST:
         raise ImageError(f"{where}: generation is {generation}: it is one more at each rewrite")
     if backend >= len(BACKENDS):
         raise ImageError(f"{where}: backend is {backend}: 0 (file) and 1 (meta) are known")

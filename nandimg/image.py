@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -40,7 +41,8 @@ __all__ = [
 FEATURES = (SPARSE_TABLES.name,)  #: the chip's own features ("nandimg.what") that this library knows
 
 DIRECTORY = "a directory, not a regular file"
-CHUNK = 1 << 20  #: bytes that are read at a time
+CHUNK = 1 << 20  #: bytes that are read or written at a time
+KEEP_SIZE, PUNCH_HOLE = 1, 2  # linux/falloc.h
 
 
 def _require_room(fd: int, header: Header) -> None:
@@ -54,12 +56,14 @@ def _require_room(fd: int, header: Header) -> None:
 
 
 def _reserve(fd: int, header: Header, path: Path, *, anew: bool = False) -> None:
-    """Make the file long enough, with ``anew`` after emptying it. The part that will be mapped gets its disk blocks
-    now, because a store to a mapped page on a full disk kills the process. NoRoomError if that fails."""
+    """Make the file long enough, with ``anew`` after emptying it, which waits until it is known that the file may be so
+    long. The part that will be mapped gets its disk blocks now, because a store to a mapped page on a full disk kills
+    the process. NoRoomError if that fails."""
     held = os.fstat(fd)
     try:
         _require_room(fd, header)
         if anew:
+            os.ftruncate(fd, max(held.st_size, header.layout.end))
             os.ftruncate(fd, 0)
         if anew or held.st_size < header.layout.end:  # a longer file is not truncated
             os.ftruncate(fd, header.layout.end)
@@ -70,13 +74,27 @@ def _reserve(fd: int, header: Header, path: Path, *, anew: bool = False) -> None
     except (OSError, OverflowError) as error:
         code = (error.errno if isinstance(error, OSError) else None) or errno.EFBIG
         need = header.allocated_bytes
-        why = f"{os.strerror(code)}; the image's tables need {need / 2**20:.1f} MiB on the disk"
+        why = f"{os.strerror(code)}; the image's tables need {max(1, need >> 10):,} KiB on the disk"
         if code == errno.EFBIG:
             why = (
                 f"the image is {header.layout.end / 2**40:.2f} TiB long (sparse), more than its file system takes in "
                 "one file; use a smaller chip, or another file system (XFS)"
             )
         raise NoRoomError(f"{path}: {why}", code, need) from None
+
+
+def _empty(fd: int, start: int) -> None:
+    """Zeros from ``start`` on, as a hole where the file system has holes. The length stays at every moment: a file that
+    is too short for its header is no image."""
+    end = os.fstat(fd).st_size
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    if libc.fallocate(fd, PUNCH_HOLE | KEEP_SIZE, start, end - start) == 0:
+        return
+    if ctypes.get_errno() not in (errno.EOPNOTSUPP, errno.ENOSYS):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    for at in range(start, end, CHUNK):
+        os.pwrite(fd, bytes(min(CHUNK, end - at)), at)
 
 
 def _holds_data(fd: int, start: int) -> bool:
@@ -133,7 +151,7 @@ def create(
         _reserve(fd, header, path, anew=True)
         write_header(fd, header)
     except BaseException:
-        if not force:
+        if not force and is_at(fd, path):
             path.unlink(missing_ok=True)
         raise
     finally:
@@ -337,9 +355,7 @@ class Image:
         fd = os.dup(self.chip_fd())
         self.chip.close()
         try:
-            size = os.fstat(fd).st_size
-            os.ftruncate(fd, 2 * HEADER_BYTES)
-            os.ftruncate(fd, size)
+            _empty(fd, 2 * HEADER_BYTES)
             os.pwrite(fd, blank[2 * HEADER_BYTES :], 2 * HEADER_BYTES)
             os.fsync(fd)
             for at in (0, HEADER_BYTES):

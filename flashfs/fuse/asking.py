@@ -57,17 +57,20 @@ class Question(Generic[T]):
         return self._answers[0]
 
 
-def ask(mountpoint: Path, image: str, question: Callable[[], T], timeout_s: float | None = ANSWER_S) -> T:
+def ask(
+    mountpoint: Path, image: str, question: Callable[[], T], timeout_s: float | None = ANSWER_S, pid: int | None = None
+) -> T:
     """What ``question`` returns or raises. SilentError if the daemon that serves ``image`` at ``mountpoint`` is stopped
-    (within LOOK_S), or did not answer within ``timeout_s`` (None: no limit). DeadError if it is gone."""
-    _require_going(mountpoint, image)
+    (within LOOK_S), or did not answer within ``timeout_s`` (None: no limit). DeadError if it is gone. ``pid``: the
+    process, where it is known; several may serve one image read-only."""
+    _require_going(mountpoint, image, pid)
     asked = Question(question)
     end_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
     while not asked.ended(max(0.0, min(LOOK_S, end_s - time.monotonic()))):
-        _require_going(mountpoint, image)
+        _require_going(mountpoint, image, pid)
         if time.monotonic() >= end_s:
-            pid = daemon_of(image)
-            its = "its daemon" if pid is None else f"its daemon, process {pid},"
+            asked_of = pid or daemon_of(image)
+            its = "its daemon" if asked_of is None else f"its daemon, process {asked_of},"
             raise SilentError(f"{mountpoint} has not answered for {timeout_s:g} s: {its} is busy or stuck")
     try:
         return asked.answer()
@@ -77,12 +80,13 @@ def ask(mountpoint: Path, image: str, question: Callable[[], T], timeout_s: floa
         raise
 
 
-def _require_going(mountpoint: Path, image: str) -> None:
+def _require_going(mountpoint: Path, image: str, pid: int | None) -> None:
     """SilentError if the daemon was stopped."""
-    pid = stopped(image)
-    if pid is not None:
+    halted = stopped(image) if pid is None else pid if is_stopped(pid) else None
+    if halted is not None:
         raise SilentError(
-            f"{mountpoint} does not answer: its daemon, process {pid}, was stopped; `kill -CONT {pid}` lets it go on"
+            f"{mountpoint} does not answer: its daemon, process {halted}, was stopped; "
+            f"`kill -CONT {halted}` lets it go on"
         )
 
 
@@ -97,10 +101,13 @@ def daemon_of(image: str) -> int | None:
 def stopped(image: str) -> int | None:
     """The process that has ``image`` open to serve it, if it was stopped. None also if the kernel does not say."""
     pid = daemon_of(image)
-    if pid is None:
-        return None
+    return pid if pid is not None and is_stopped(pid) else None
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped (SIGSTOP); False if it is gone."""
     try:
         state = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return None
-    return pid if state in "Tt" else None
+        return False
+    return state in "Tt"

@@ -159,6 +159,7 @@ def _check(request: Request) -> None:
         write_log.check(request.tape)
     if request.log is not None and not request.log.parent.is_dir():
         raise UsageError(f"--log {request.log}: there is no directory {request.log.parent}")
+    mounts.require_other("--log", request.log, request.image)
 
 
 def _become_daemon(request: Request, reader: int, writer: int, cleared: list[str]) -> NoReturn:

@@ -139,6 +139,15 @@ def whole(path: Path) -> Path:
         raise UsageError(f"{path}: the present folder was deleted: use a path that begins with /") from None
 
 
+def require_other(option: str, path: Path | None, image: Path) -> None:
+    """UsageError if the file of an option, which will be written, is the image, by whatever name."""
+    same = False
+    with suppress(OSError):  # one of them is not there
+        same = path is not None and path.samefile(image)
+    if same:
+        raise UsageError(f"{option} {path}: this is the image itself; use the name of another file")
+
+
 def _target(path: Path) -> Path | None:
     """Where a link leads; None for what is no link, or cannot be read."""
     try:

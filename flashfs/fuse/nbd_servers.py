@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import nandimg
+from flashfs.fuse import asking
 from flashfs.fuse.nbd_request import Request
 from nandimg.errors import ImageError
 
@@ -42,12 +43,14 @@ def servers(proc: Path = PROC) -> list[Serving]:
 
 
 def of(path: Path) -> Serving | None:
-    """The server of the image at ``path``, or the one whose socket that is; None if there is none."""
+    """The server of the image at ``path``, one that was not stopped if there are several, or the one whose socket that
+    is; None if there is none."""
+    found = []
     for request, serving in _requests(PROC):
         with suppress(OSError):
             if path.samefile(request.image) or (request.socket is not None and path.samefile(request.socket)):
-                return serving
-    return None
+                found.append(serving)
+    return min(found, key=lambda one: asking.is_stopped(one.pid), default=None)
 
 
 def _requests(proc: Path) -> Iterator[tuple[Request, Serving]]:

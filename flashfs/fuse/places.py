@@ -99,7 +99,7 @@ class NbdPlace:
         return self._ask(follow, timeout_s=None)
 
     def _ask(self, question: Callable[[], dict[str, Any]], timeout_s: float | None = asking.ANSWER_S) -> dict[str, Any]:
-        return asking.ask(Path(self.name), self.name, question, timeout_s)
+        return asking.ask(Path(self.name), self.name, question, timeout_s, self.served.pid)
 
     def _asked(self, line: str) -> Any:
         """The answer to ``line``, as a file."""

@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.ftl_search import SEARCHED
-from flashfs.fuse import fault_words
+from flashfs.fuse import fault_words, mounts
 from flashfs.fuse.nbd_request import HOST, Request
 
 SOCKET_BYTES = 107  # of a path, in Linux's sockaddr_un
@@ -162,6 +162,8 @@ def prepare(request: Request) -> None:
             raise UsageError(f"{option} {path}: there is no directory {path.parent}")
         if path is not None and path.is_dir():
             raise UsageError(f"{option} {path}: a directory; use the name of a file")
+    for option, path in (("--log", request.log), ("--stats", request.stats)):
+        mounts.require_other(option, path, request.image)
     if request.socket is not None:
         _prepare_socket(request.socket)
     else:

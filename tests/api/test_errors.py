@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import flashfs
 import nandimg
+from flashfs.device import Device
 from nandimg.errors import InUseError
 
 
@@ -50,3 +53,40 @@ def test_numbers_of_cuts_that_are_none(wrong: dict[str, int]) -> None:
 def test_tier_every() -> None:
     (row,) = flashfs.crash("pagemap", tier="every", length=0).to_dicts()
     assert (row["tier"], row["failed"]) == ("every", 0)
+
+
+@pytest.mark.parametrize("call", [
+    lambda one: one.stats(), lambda one: one.smart(), lambda one: one.block_map(), lambda one: one.problems(),
+    lambda one: one.forget_counts(), lambda one: one.recover(), lambda one: one.quiet_at(), lambda one: one.busy_ns(),
+    lambda one: one.read(0, 1), lambda one: one.write(0, b"1"), lambda one: one.trim(0, 1), lambda one: one.flush(),
+    lambda one: one.checkpoint(), lambda one: one.extent(0, mapped=True),
+])  # fmt: skip
+@pytest.mark.parametrize("ftl", ["pagemap", "geckoftl"])
+def test_a_closed_device_says_so(ftl: str, call: Callable[[Device], object], tmp_path: Path) -> None:
+    """After `with flashfs.open(...) as ssd:`, too."""
+    flashfs.create(tmp_path / "image", preset="tiny-288")
+    with flashfs.open(tmp_path / "image", ftl=ftl) as ssd:
+        ssd.write(0, b"1")
+    with pytest.raises(flashfs.UsageError, match="the device is closed"):
+        call(ssd)
+    assert not ssd.give_back()
+
+
+@pytest.mark.parametrize(("offset", "length"), [(0, 10**15), (0, -1), (-1, 1)])
+def test_what_is_no_range_is_refused_before_memory_is_taken(offset: int, length: int, tmp_path: Path) -> None:
+    flashfs.create(tmp_path / "image", preset="tiny-16")
+    with flashfs.open(tmp_path / "image") as ssd, pytest.raises(flashfs.UsageError, match=f"length {length}"):
+        ssd.read(offset, length)
+
+
+def test_what_is_written_has_its_bytes_in_a_row(tmp_path: Path) -> None:
+    flashfs.create(tmp_path / "image", preset="tiny-16")
+    numbers = np.arange(256, dtype=np.int32)
+    with flashfs.open(tmp_path / "image") as ssd:
+        assert ssd.write(0, numbers) == 1024
+        assert ssd.read(0, 1024) == numbers.tobytes()
+        assert ssd.write(0, numbers.reshape(16, 16)) == 1024
+        for wrong in ("text", numbers[::2], 7):
+            with pytest.raises(flashfs.UsageError, match="use bytes, or an array"):
+                ssd.write(0, wrong)
+        assert ssd.read(0, 1024) == numbers.tobytes()

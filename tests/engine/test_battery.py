@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nandimg
+from flashfs.errors import CorruptError
 from flashfs.parts.battery.battery import Battery, nvram_bytes
 from nandimg import PRESETS, Cut, FaultyNand, Nand, PowerCut, memory_image
 from nandimg._fault_filters import NvramLoss
@@ -235,9 +236,9 @@ def test_a_mount_takes_it_over_with_one_store() -> None:
 
 def test_what_is_refused() -> None:
     chip = chip_of()
-    with pytest.raises(ValueError, match="no such region"):
+    with pytest.raises(CorruptError, match="no such region"):
         Battery(chip, "other", 8)
-    with pytest.raises(ValueError, match=f"{WORDS + 1} words need {nvram_bytes(WORDS + 1)} bytes: the image has"):
+    with pytest.raises(CorruptError, match=f"{WORDS + 1} words need {nvram_bytes(WORDS + 1)} bytes: the image has"):
         Battery(chip, NAME, WORDS + 1)
     battery = Battery(chip, NAME, WORDS)
     assert battery.proves(0) == (False, 0)  # an image of zeros

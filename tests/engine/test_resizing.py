@@ -277,3 +277,14 @@ def test_a_page_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
         resizing.resize(path, 3600 * PAGE)
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["image"]
+
+
+def test_a_file_with_two_names_is_not_split(tmp_path: Path) -> None:
+    path, other = tmp_path / "image", tmp_path / "other"
+    nandimg.create(path, CHIP)
+    other.hardlink_to(path)
+    with pytest.raises(UsageError, match="2 names"):
+        resizing.resize(path, 2500 * PAGE)
+    assert path.samefile(other)
+    other.unlink()
+    assert resizing.resize(path, 2500 * PAGE).after == 2500 * PAGE

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,3 +132,15 @@ def test_a_daemon_that_is_gone_is_said_to_be(tmp_path: Path, code: int) -> None:
 
     with pytest.raises(asking.DeadError, match="its daemon is gone, killed or its power cut"):
         asking.ask(tmp_path, str(tmp_path / "none"), gone)
+
+
+def test_of_several_processes_that_have_an_image_the_one_that_was_asked_is_named(chip: Path) -> None:
+    """Two servers may have it read-only; the kernel names the first that locked it."""
+    with subprocess.Popen(["sleep", "60"]) as server:
+        try:
+            assert asking.ask(chip, str(chip), lambda: 7, pid=server.pid) == 7
+            stop(server.pid)
+            with pytest.raises(asking.SilentError, match=f"process {server.pid}, was stopped"):
+                asking.ask(chip, str(chip), lambda: 7, pid=server.pid)
+        finally:
+            server.kill()

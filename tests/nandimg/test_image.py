@@ -339,3 +339,72 @@ def test_a_file_that_is_longer_than_its_file_system_takes(tmp_path: Path, monkey
     with pytest.raises(ImageError, match=r"chip: the image is 16\.\d\d TiB long .* use a smaller chip"):
         nandimg.create(tmp_path / "chip", geometry)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_chip_too_long_for_its_file_system_leaves_the_old_image_alone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, shorten = path.read_bytes(), os.ftruncate
+
+    def longest(fd: int, length: int) -> None:
+        if length > 1 << 30:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        shorten(fd, length)
+
+    monkeypatch.setattr(os, "ftruncate", longest)
+    geometry = Geometry(page_bytes=16384, pages_per_block=1024, blocks=1 << 20, oob_bytes=64, lpas=1000)
+    with pytest.raises(ImageError, match="use a smaller chip"):
+        nandimg.create(path, geometry, force=True)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_takes_the_name_meanwhile_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mv other.nand chip.nand` between the making of the file and its lock."""
+    other, path, lock = tmp_path / "other", tmp_path / "chip", fcntl.flock
+    made = nandimg.create(other, GEOMETRY)
+
+    def late(fd: int, kind: int) -> None:
+        other.replace(path)
+        lock(fd, kind)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(ImageError, match="another file has taken its place"):
+        nandimg.create(path, GEOMETRY)
+    assert inspect(path).uuid == made.uuid
+
+
+@pytest.mark.parametrize("holes", [True, False])
+def test_a_blank_image_has_its_length_at_each_moment_of_a_give_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch, holes: bool
+) -> None:
+    """A process that is killed on its way leaves an image: bound, or blank."""
+    was, size = path.read_bytes(), path.stat().st_size
+    image = open_image(path)
+    image.bind("some", {}, 24)
+    lengths, write, sync = set(), os.pwrite, os.fsync
+
+    def seen(fd: int, data: bytes, at: int) -> int:
+        lengths.add(os.fstat(fd).st_size)
+        return write(fd, data, at)
+
+    def synced(fd: int) -> None:
+        lengths.add(os.fstat(fd).st_size)
+        sync(fd)
+
+    monkeypatch.setattr(os, "pwrite", seen)
+    monkeypatch.setattr(os, "fsync", synced)
+    if not holes:
+        monkeypatch.setattr(nandimg.image, "PUNCH_HOLE", 0x40000)  # no mode of fallocate
+    assert image.give_back()
+    assert len(lengths) == 1 and min(lengths) >= size
+    assert path.read_bytes().rstrip(b"\0") == was.rstrip(b"\0")
+
+
+def test_a_header_that_was_written_as_often_as_can_be_is_not_written_again(path: Path) -> None:
+    patch(path, 16, struct.pack("<Q", (1 << 63) - 1))
+    before = path.read_bytes()
+    with closing(open_image(path)) as image:
+        with pytest.raises(ImageError, match="cannot be once more"):
+            image.bind("some", {}, 24)
+        assert not image.header.ftl
+    assert path.read_bytes() == before

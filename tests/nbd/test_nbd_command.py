@@ -139,3 +139,17 @@ def test_its_line_is_printed_once_signals_end_it(monkeypatch: pytest.MonkeyPatch
 def test_usage(need_nbd: None, chip: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert cli.run(["nbd", str(chip), *words]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--stats", "--log"])
+@pytest.mark.parametrize("name", ["chip.nand", "link", "second"])
+def test_a_file_to_be_written_that_is_the_image(
+    need_nbd: None, chip: Path, capsys: pytest.CaptureFixture[str], option: str, name: str
+) -> None:
+    """By whatever name."""
+    before = chip.read_bytes()
+    (chip.parent / "link").symlink_to(chip)
+    (chip.parent / "second").hardlink_to(chip)
+    assert cli.run(["nbd", str(chip), "--run", "true", option, str(chip.parent / name)]) == 2
+    assert "this is the image itself" in capsys.readouterr().err
+    assert chip.read_bytes() == before

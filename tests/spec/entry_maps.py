@@ -165,6 +165,11 @@ def live_by_bitmap(
     return live
 
 
+def is_below(clock: int, other: int) -> bool:
+    """Of two clocks of the log: modulo 2^32."""
+    return (clock - other) % (1 << 32) >= 1 << 31
+
+
 def live_by_log(image: Image, sections: dict[str, bytes]) -> set[int]:
     """The live pages, by the validity log; its own are not among them. By all entries that count, not by chains."""
     first, behind, _, _ = struct.unpack_from("<QQII", sections["pvl"])
@@ -176,7 +181,7 @@ def live_by_log(image: Image, sections: dict[str, bytes]) -> set[int]:
     for n in range(first, behind):
         raw = page_of(image, where[n % len(where)], VALIDITY, n % len(where))
         for ppa, clock, _ in ENTRY.iter_unpack(raw[: len(raw) // 12 * 12]):
-            if ppa != NONE and clock >= stamps[ppa // per_block]:
+            if ppa != NONE and not is_below(clock, stamps[ppa // per_block]):
                 live.discard(ppa)
     for at, lives in reports(sections["pvlwaits"]).items():
         (live.add if lives else live.discard)(at)
@@ -193,7 +198,7 @@ def chain(image: Image, sections: dict[str, bytes], block: int) -> list[int]:
     while at != NONE and at // a_page in numbers:
         here = numbers[at // a_page], at % a_page
         ppa, clock, before = ENTRY.unpack_from(image.page(where[at // a_page]).data, 12 * (at % a_page))
-        if here >= last or ppa == NONE or ppa // image.pages_per_block != block or clock < stamps[block]:
+        if here >= last or ppa == NONE or ppa // image.pages_per_block != block or is_below(clock, stamps[block]):
             break
         found.append(ppa % image.pages_per_block)
         at, last = before, here

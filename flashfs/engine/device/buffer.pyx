@@ -38,6 +38,15 @@ def nvram_slots(Nand nand not None):
     return (nand.region(WRITE_BUFFER) or (0, 0))[1] // (HEAD + nand.page_bytes)
 
 
+def slots_in_use(Nand nand not None):
+    """Numbers of the slots in NVRAM that may hold anything. The chip knows which were never written."""
+    cdef uint64_t at = (nand.region(WRITE_BUFFER) or (0, 0))[0], size = HEAD + nand.page_bytes, first, behind = 0
+    for begin, n in nand.nvram_runs(at, nvram_slots(nand) * size if nand.keeps_data else 0):
+        first = max(behind, (begin - at) // size)
+        behind = (begin + n - at + size - 1) // size
+        yield from range(first, behind)
+
+
 cdef class WriteBuffer:
     """``slots`` pages of DRAM (``data`` is NULL if the chip keeps no user data). If ``run_most`` is not 0, it is
     emptied in LPA order, at most ``run_most`` pages at a time."""
@@ -198,14 +207,16 @@ cdef class WriteBuffer:
         self.held -= n
         return 0
 
-    def survivors(self, int cause=0, int64_t t_ns=0):
-        """[(LPA, sequence number, page)] of the whole NVRAM slots. Looks at all slots that the image has room for,
-        because the buffer that filled them may have been larger than this one."""
+    def survivors(self, int cause=0, int64_t t_ns=0, uint64_t above=0):
+        """[(LPA, sequence number, page)] of the whole NVRAM slots with a sequence number ``above`` that. Reads all
+        slots that the image has room for, because the buffer that filled them may have been larger than this one."""
         out = []
         size = HEAD + self.page_bytes
-        for slot in range(nvram_slots(self.nand) if self.nand.keeps_data else 0):
-            raw, t_ns = self.nand.load_nvram(self.nvram_from + slot * size, size, cause, t_ns)
-            if self._sum(raw[4:]) == int.from_bytes(raw[:4], "little"):
+        slots = nvram_slots(self.nand) if self.nand.keeps_data else 0
+        self.nand.charge_load(self.nvram_from, slots * size, cause, t_ns)
+        for slot in slots_in_use(self.nand):
+            raw = self.nand.nvram(self.nvram_from + slot * size, size)
+            if int.from_bytes(raw[8:16], "little") > above and self._sum(raw[4:]) == int.from_bytes(raw[:4], "little"):
                 out.append((int.from_bytes(raw[4:8], "little"), int.from_bytes(raw[8:16], "little"), raw[HEAD:]))
         return out
 

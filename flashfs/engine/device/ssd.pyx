@@ -333,7 +333,11 @@ cdef class Ssd(Upkeep):
         if self.stopped:
             self.refuse()
         if not self.dirty:
+            if self.inherited:              # from a mount that did not sync, which came to a clean end
+                self.sync_image()
+                self.inherited = False
             return 0
+        self.inherited = False              # the barrier below syncs it too
         self.chores_if_room()
         if not self.buffer.in_nvram:
             self.drain()
@@ -365,7 +369,7 @@ cdef class Ssd(Upkeep):
         the checkpointer where the recovery's scan began."""
         self.seq = seq
         self.mounts = mounts + 1
-        self.mount_due = clean
+        self.mount_due = self.inherited = clean
         self.hint_may_be_clean = True
         self.since_checkpoint = since_checkpoint
         self.since_checkpoint_tables = 0

@@ -14,6 +14,7 @@ cdef class Upkeep(Writer):
     cdef uint64_t refit_at                 # host pages written at which the cache is resized: the tables may have grown
     cdef uint64_t checkpoint_every
     cdef bint mount_due, dirty
+    cdef bint inherited                    # what a mount without syncs left may not be durable yet
     cdef uint32_t failed_seen              # failed blocks after which the reserve was restored
     cdef bint hint_may_be_clean            # the newest durable boot hint may name a clean checkpoint
     cdef int refuse(self) except -1 nogil

@@ -323,7 +323,9 @@ cdef class Worker(Follower):
         """Collect the slots newer than the checkpoint (which empties the buffer) and than the pages in flash."""
         cdef uint64_t newest
         back = {}
-        saved = self.ssd.buffer.survivors(CAUSE_RECOVERY) if self.slots is None else self.slots
+        saved = self.slots
+        if saved is None:
+            saved = self.ssd.buffer.survivors(CAUSE_RECOVERY, above=self.checkpoint_seq)
         self.trim_index.begin()
         for lpa, seq, page in sorted(saved, key=lambda slot: slot[0]):
             if runs_out(seq):

@@ -18,6 +18,8 @@ from libc.stdint cimport int64_t, uint64_t
 
 from nandimg._nand cimport NVRAM_WORD, Nand
 
+from flashfs.errors import CorruptError
+
 cdef enum:
     STAMP_AT = 0             # the head: whose the region is; then the two sums; zeros up to a line
     SUMS_AT = 8
@@ -41,8 +43,8 @@ cdef inline uint64_t hashed(uint64_t index, uint64_t value) noexcept nogil:
 
 
 cdef class Battery:
-    """``words`` 64-bit words, numbered from 0, in the NVRAM region ``name`` of the chip. ValueError if the chip has no
-    such region, or a smaller one. Nothing is stored before ``begin``; nothing may be read or put before ``begin`` or a
+    """``words`` 64-bit words, numbered from 0, in the NVRAM region ``name`` of the chip. CorruptError if the chip
+    has no such region, or a smaller one. Nothing is stored before ``begin``; nothing may be read or put before ``begin`` or a
     ``proves`` that said yes."""
 
     def __cinit__(self, Nand nand not None, name, uint64_t words):
@@ -50,7 +52,7 @@ cdef class Battery:
         need = nvram_bytes(words)
         if found is None or found[1] < need:
             have = "no such region" if found is None else f"{found[1]} bytes"
-            raise ValueError(f"NVRAM region {name}: {words} words need {need} bytes: the image has {have}")
+            raise CorruptError(f"header: NVRAM region {name}: {words} words need {need} bytes: the image has {have}")
         self.nand = nand
         self.name = name
         self.words = words

@@ -11,7 +11,7 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from flashfs.engine.blocks.pool cimport NONE
-from flashfs.parts.validity.validity_log cimport ENTRY, FREE_SLOTS, Logged, ValidityLog
+from flashfs.parts.validity.validity_log cimport ENTRY, FAR, FREE_SLOTS, Logged, ValidityLog
 
 import struct
 
@@ -87,11 +87,14 @@ cdef class FencedLog(ValidityLog):
         with each page once and in one chain. The others are logged anew: some of their reports waited in DRAM, or are
         from before an erase."""
         cdef uint64_t[::1] named = bits
+        cdef uint64_t newest = 0
         cdef uint32_t block
         before = self.pages_in_flash.reads
         for block in range(self.ssd.nand.blocks):
-            self.stamps[block] = <uint32_t> self.ssd.pool.order[block]
-            self.time = max(self.time, self.stamps[block])
+            newest = max(newest, self.ssd.pool.order[block])
+        self.time = <uint32_t> newest
+        for block in range(self.ssd.nand.blocks):
+            self.stamps[block] = <uint32_t> max(self.ssd.pool.order[block], newest - min(newest, <uint64_t> FAR))
         self.begin_bits()
         self.filled = True
         self.unread = False
@@ -126,7 +129,8 @@ cdef class FencedLog(ValidityLog):
                 block = self.block_of(entries[i].ppa)
                 if not self.counts(entries + i):
                     continue
-                self.time = max(self.time, entries[i].time)
+                if self.is_below(self.time, entries[i].time):
+                    self.time = entries[i].time
                 bit = self.bit_of(entries[i].ppa)
                 if dead[bit >> 6] >> (bit & 63) & 1 or not self.leads_on(block, entries[i].before):
                     self.touched[block] = 1
@@ -157,7 +161,7 @@ cdef class FencedLog(ValidityLog):
                 if (words[page >> 6] | died[page >> 6]) >> (page & 63) & 1:
                     top = page + 1
             if live == 0 or self.is_own(block):
-                self.forget_block(block, NONE)
+                self.forget_block(block, self.time + 1)
                 self.touched[block] = 0
             else:
                 self.tops[block] = <uint16_t> top

@@ -469,7 +469,9 @@ cdef class DemandMapping(EntryPages):
             self.gtd.forget()
             self.gtd.load(before, self.ssd.nand.blocks * self.ssd.nand.pages_per_block)
             return f"not believed: {why}"
+        exact, strays = self.exact, self.strays  # the battery does not say; what changed since made it not believed
         self.reset()
+        self.exact, self.strays = exact, strays
         self.gtd.take_kept(kept["halves"], kept["pointers"], kept["pages"])
         merge_arrays(self.pending, kept["lpas"], kept["ppas"])
         self.store.keep_all(kept["spares"])

@@ -4,6 +4,7 @@ from libcpp.unordered_set cimport unordered_set
 
 from flashfs.engine.contract.engine cimport Engine
 from flashfs.engine.contract.owner cimport Owner
+from nandimg._chip cimport Chip
 
 
 cdef struct Witness:                       # the newest page of an LPA
@@ -33,6 +34,7 @@ cdef class TranslationPages(Owner):
     cdef readonly uint64_t programs, reads, unreadable
     cdef unordered_set[uint32_t] fresh     # PPAs programmed since the last checkpoint
     cdef unordered_set[uint32_t] kept      # PPAs superseded that the last checkpoint needs
+    cdef Chip chip                         # the chip if nothing is between it and the engine, or None
     cdef uint8_t* oob
     cdef uint64_t let_go_n                 # superseded pages that the checkpoint being written says are dead
     cdef bint reports                      # births and deaths are reported to a store that needs room for them
@@ -52,6 +54,8 @@ cdef class TranslationPages(Owner):
     cdef bint is_proved(self, uint32_t id) noexcept nogil
     cdef int prove(self, uint32_t id) noexcept nogil
     cdef bint read(self, uint32_t ppa, uint32_t id, uint8_t* into) except -1 nogil
+    cdef const uint8_t* see(self, uint32_t ppa, uint32_t id, uint8_t* into) except? NULL nogil
+    cdef bint is_that(self, uint8_t status, uint32_t ppa, uint32_t id, const uint8_t* data) noexcept nogil
     cdef int forget(self) noexcept nogil
     cdef int supersede(self, uint32_t ppa) except -1 nogil
     cdef int ripen(self) except -1 nogil

@@ -110,6 +110,7 @@ cdef class TranslationPages(Owner):
         self.stream = stream
         self.cause = cause
         self.reports = kind != KIND_VALIDITY
+        self.chip = ssd.nand if type(ssd.nand) is Chip else None
         self.oob = <uint8_t*> malloc(ssd.nand.oob_bytes)
         if self.oob == NULL:
             raise MemoryError
@@ -229,10 +230,27 @@ cdef class TranslationPages(Owner):
             self.reads += 1
             if status == PAGE_OK:
                 break
+        return self.is_that(status, ppa, id, into)
+
+    cdef const uint8_t* see(self, uint32_t ppa, uint32_t id, uint8_t* into) except? NULL nogil:
+        """As ``read``, but returns where the page is until its block is erased: the memory of a chip that has its
+        content there, or ``into``. NULL if it cannot be read, or is not that page."""
+        cdef const uint8_t* data = NULL
+        cdef uint32_t block = ppa // self.ssd.nand.pages_per_block
+        if self.chip is not None:
+            data = self.chip.peek(block, ppa - block * self.ssd.nand.pages_per_block, self.oob, self.cause,
+                                  &self.ssd.map_ns)
+        if data == NULL:
+            return into if self.read(ppa, id, into) else NULL
+        self.reads += 1
+        return data if self.is_that(PAGE_OK, ppa, id, data) else NULL
+
+    cdef bint is_that(self, uint8_t status, uint32_t ppa, uint32_t id, const uint8_t* data) noexcept nogil:
+        """Whether what was read at ``ppa``, its OOB in ``oob``, is page ``id``; if not, it is counted."""
         status = placed(status, self.oob, ppa % self.ssd.nand.pages_per_block)
         if (status == PAGE_OK and oob_kind(self.oob) == self.kind and oob_lpa(self.oob) == id
                 and (not self.of_ppas or self.is_proved(id)
-                     or are_ppas(<const uint32_t*> into, self.ssd.nand.page_bytes // 4,
+                     or are_ppas(<const uint32_t*> data, self.ssd.nand.page_bytes // 4,
                                  self.ssd.nand.blocks * self.ssd.nand.pages_per_block))):
             if self.of_ppas:
                 self.prove(id)

@@ -7,6 +7,7 @@ from flashfs.parts.validity.flash_validity cimport FlashValidity
 cdef enum:
     ENTRY = 12               # bytes of an entry in its page
     FREE_SLOTS = 4           # numbers that are kept free
+    FAR = 1 << 30            # of clocks: more blocks than are opened while an entry is in the log
 
 
 cdef struct Logged:                        # an entry of the log, as it lies in its page
@@ -25,7 +26,8 @@ cdef class ValidityLog(FlashValidity):
     cdef uint32_t* stamps                  # ... the least erase clock of entries that count
     cdef uint16_t* tops                    # ... one after the last page that lived since the block was opened
     cdef uint32_t time                     # the erase clock
-    cdef uint8_t* read_image               # the page that was read last
+    cdef uint8_t* read_image               # the page that was read last, if the chip does not have it in memory
+    cdef const Logged* looked              # where that is
     cdef uint8_t* write_image
     cdef uint32_t announced_most           # reports that ``prepare`` makes room for
     cdef bint spoilt                       # a page of the log is lost: all of it must be rewritten
@@ -33,6 +35,8 @@ cdef class ValidityLog(FlashValidity):
     cdef uint64_t number_of(self, uint32_t slot) noexcept nogil
     cdef const Logged* look(self, uint32_t slot) except? NULL nogil
     cdef bint counts(self, const Logged* entry) noexcept nogil
+    cdef bint is_below(self, uint32_t clock, uint32_t other) noexcept nogil
+    cdef int raise_stamps(self) noexcept nogil
     cdef int forget_block(self, uint32_t block, uint32_t stamp) noexcept nogil
     cdef uint32_t tick(self, uint32_t least) noexcept nogil
     cdef int log_again(self, uint32_t block, const uint64_t* words, uint32_t stamp) except -1 nogil

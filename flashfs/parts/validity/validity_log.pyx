@@ -11,7 +11,9 @@ the number of a log page times the entries of a page, plus the index in the page
 When a block is given up its head is cleared, and its entries no longer count. When it is opened again its *stamp*, 4
 bytes in DRAM too, is set to the erase clock, which is the block's order modulo 2^32: so each of its pages says it. An
 entry counts if its clock is not below its block's stamp. A block that is logged anew without an erase gets a stamp
-beyond all entries so far, and the clock is ahead of orders for a while.
+beyond all entries so far, and the clock is ahead of orders for a while; so does one that is given up. Of two clocks
+the lower is the one from which the other is reached in fewer than 2^31 steps: no entry is so old, and a stamp that is
+FAR behind the clock follows it.
 
 Reports wait in DRAM; when there is no room for more, a page of them is programmed, sorted by PPA, so that those of one
 block lie together. If the log then has more than X entries, X twice what the chip has beyond the logical pages, its
@@ -26,7 +28,7 @@ A checkpoint takes heads, stamps, tops, counts, the directory and the waiting re
 blocks in which it found changes are logged anew. If a page of the log cannot be read, everything is logged anew, from
 the mapping. fenced_log.pyx has the recovery from fences, without such a checkpoint.
 """
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove, memset
 
@@ -132,19 +134,24 @@ cdef class ValidityLog(FlashValidity):
     cdef const Logged* look(self, uint32_t slot) except? NULL nogil:
         """The entries of a page; NULL if it cannot be read. The page read last is cached."""
         if self.looked_of == slot and self.looked_ppa == self.directory.page_ppas[slot]:
-            return <const Logged*> self.read_image
+            return self.looked
         self.looked_of = NONE
-        if self.directory.page_ppas[slot] == NONE or not self.pages_in_flash.read(
-                self.directory.page_ppas[slot], slot, self.read_image):
+        if self.directory.page_ppas[slot] == NONE:
             return NULL
-        self.looked_of = slot
-        self.looked_ppa = self.directory.page_ppas[slot]
-        return <const Logged*> self.read_image
+        self.looked = <const Logged*> self.pages_in_flash.see(self.directory.page_ppas[slot], slot, self.read_image)
+        if self.looked != NULL:
+            self.looked_of = slot
+            self.looked_ppa = self.directory.page_ppas[slot]
+        return self.looked
 
     cdef bint counts(self, const Logged* entry) noexcept nogil:
         """Whether the entry was made since its block was opened."""
         return (entry.ppa != NONE and self.block_of(entry.ppa) < self.ssd.nand.blocks
-                and entry.time >= self.stamps[self.block_of(entry.ppa)])
+                and not self.is_below(entry.time, self.stamps[self.block_of(entry.ppa)]))
+
+    cdef bint is_below(self, uint32_t clock, uint32_t other) noexcept nogil:
+        """Of two clocks, modulo 2^32."""
+        return <int32_t> (clock - other) < 0
 
     cdef int flush(self, uint32_t most) except -1 nogil:
         """Programs a page of reports, those of the lowest PPAs, at most ``most``; all of them must be of dead pages.
@@ -233,8 +240,25 @@ cdef class ValidityLog(FlashValidity):
 
     cdef uint32_t tick(self, uint32_t least) noexcept nogil:
         """Advances the erase clock beyond all entries so far, and at least to ``least``; returns it."""
-        self.time = max(self.time + 1, least)
+        cdef uint32_t before = self.time, block
+        self.time += 1
+        if self.is_below(self.time, least):
+            self.time = least
+        elif least and self.time - least > FAR and self.first_n == self.next_n:
+            self.time = least               # a log begins where blocks have been opened often: no entry is older
+            for block in range(self.ssd.nand.blocks):
+                self.stamps[block] = least
+        if (before ^ self.time) // FAR:
+            self.raise_stamps()
         return self.time
+
+    cdef int raise_stamps(self) noexcept nogil:
+        """Stamps of blocks that were opened long ago follow the clock, or they would be above it at last."""
+        cdef uint32_t block
+        for block in range(self.ssd.nand.blocks):
+            if self.is_below(self.stamps[block], self.time - FAR):
+                self.stamps[block] = self.time - FAR
+        return 0
 
     cdef int log_again(self, uint32_t block, const uint64_t* words, uint32_t stamp) except -1 nogil:
         """Sets the block's live pages to those of ``words``: reports of its dead ones wait to be logged under that
@@ -318,7 +342,7 @@ cdef class ValidityLog(FlashValidity):
 
     cdef int released(self, uint32_t block) except -1 nogil:
         FlashValidity.released(self, block)
-        return self.forget_block(block, NONE)
+        return self.forget_block(block, self.time + 1)
 
     cdef int bitmap(self, uint32_t block, uint64_t* words) except -1 nogil:
         cdef uint32_t page, dead
@@ -445,6 +469,9 @@ cdef class ValidityLog(FlashValidity):
         self.first_n, self.next_n, self.time = first, behind, time
         array_u32(self.heads, blocks)[:] = parts["pvlheads"]
         array_u32(self.stamps, blocks)[:] = parts["pvlstamp"]
+        for block in range(blocks):         # as earlier versions wrote it for blocks that were given up
+            if self.stamps[block] == NONE:
+                self.stamps[block] = self.time + 1
         array_u16(self.tops, blocks)[:] = parts["pvltops"]
         for block in range(blocks):
             self.victims.set_count(block, int(parts["bvc"][block]))

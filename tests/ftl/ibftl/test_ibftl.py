@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import nandimg
+from flashfs.crash.bench import Bench
+from flashfs.crash.cases import Case
 from flashfs.device import Device
+from flashfs.engine.recovery import recovery
 from flashfs.engine.views import block_map
 from flashfs.parts.paged.cmt import ENTRY_BYTES
 from nandimg import Geometry
@@ -137,3 +140,40 @@ def test_a_crash_is_recovered_from_the_whole_log(tmp_path: Path) -> None:
         expected = named(device)
         for block in range(SMALL.blocks):
             assert set(device.ssd.validity.live_in(block)) == expected[block], block
+
+
+@pytest.mark.parametrize("left", [40, 1, -1, 2147483643])
+@pytest.mark.parametrize("fence", ["0", "1"])
+def test_a_clock_of_32_bits_goes_round(monkeypatch: pytest.MonkeyPatch, left: int, fence: str) -> None:
+    """Orders have 40 bits, the log's clock has 32: entries count by what lies between them. The order begins so many
+    blocks before 2^32, once with a log from before, as no chip is old enough for."""
+
+    class Aged(recovery.LoadedCheckpoint):  # type: ignore[misc, name-defined]
+        def __init__(self, *arguments: object, **settings: object) -> None:
+            super().__init__(*arguments, **settings)
+            self.order = (1 << 32) - left
+
+    chip = (("dies", 1), ("pages_per_block", 16), ("blocks", 60), ("lpas", 560))
+    bench = Bench(Case("ibftl", "f", "tiny-288", options=(("fence", fence),), chip=chip))
+    chance = random.Random(left)
+    try:
+        bench.format()
+        bench.step("w", 0, 560)
+        bench.flush()
+        bench.ssd.checkpoint(True)
+        with monkeypatch.context() as patch:
+            patch.setattr(recovery, "LoadedCheckpoint", Aged)
+            bench.mount()
+        for turn in range(500):
+            bench.step("w", chance.randrange(550), chance.choice((1, 3, 9)))
+            if turn % 10 == 0:
+                bench.flush()
+            if turn % 170 == 169:
+                bench.power_on()
+                bench.mount()
+                assert bench.judge.all_crashed(bench.read_all()) is None
+        assert bench.ssd.pool.last_order > (1 << 32) - left + 80
+        assert bench.judge.not_newest(bench.read_all()) is None
+        assert bench.ssd.check() == []
+    finally:
+        bench.release()
