@@ -121,7 +121,8 @@ def _as_bytes(data: Any) -> memoryview:
     try:
         return memoryview(data).cast("B")
     except TypeError as error:
-        raise UsageError(f"data is {type(data).__name__}: use bytes, or an array that is contiguous ({error})") from None
+        why = f"data is {type(data).__name__}: use bytes, or an array that is contiguous ({error})"
+        raise UsageError(why) from None
 
 
 class Device:
@@ -203,7 +204,11 @@ class Device:
             cls._bind(image, ftl or DEFAULT_FTL, given, settings)
         trusted = fresh or bool(settings.get("trust"))
         of, options = cls._bound(image, ftl, given, trusted, settings.get("readonly", False))
-        device = cls(image, front(image.chip) if front else image.chip, of, options, **settings)
+        try:
+            device = cls(image, front(image.chip) if front else image.chip, of, options, **settings)
+        except RoomError as error:  # it had room when it was bound, and only options have changed since
+            why = f"{image.path}: with these options it has no room: {error.why}; use those that it was bound with"
+            raise BindError(why) from None
         device.cuts = fit(device.ssd, settings.get("dram"), device.ftl,
                           buffer_given=device.readonly or not may_shrink(options, settings))
         if fresh:

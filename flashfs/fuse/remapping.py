@@ -11,7 +11,7 @@ import nandimg
 from flashfs.device import Device
 from flashfs.errors import FlashfsError, UsageError
 from flashfs.ftl import is_registered, scheme
-from flashfs.fuse import commands, mounts
+from flashfs.fuse import commands, host_disk, mounts
 
 
 def remap(
@@ -33,7 +33,7 @@ def remap(
     else:
         if not nandimg.inspect(where).ftl:  # to open it would bind it
             raise UsageError(f"{where}: blank, there is nothing to remap: mount it with --ftl, and write to it first")
-        with Device.open(where, ftl=ftl, trust=trust) as device:
+        with host_disk.in_words(where), Device.open(where, ftl=ftl, trust=trust) as device:
             before = device.stats()
             device.remap(target, source, length, move=move)
             device.flush()

@@ -5,9 +5,11 @@ enough ends soon."""
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
+import nandimg
 from flashfs.device import Device
 from flashfs.errors import BindError, DeviceFullError, FlashfsError, RoomError
 from flashfs.sizing import op as sizing_op
@@ -98,3 +100,15 @@ def test_a_refusal_comes_soon() -> None:
     with pytest.raises(RoomError):
         Device.memory(chip, "geckoftl", {"parts": "50", "entries": "3"})
     assert sizing_op.grown(chip, lambda one: one.pages >= 2 * chip.pages).pages < 2 * chip.pages + 16  # type: ignore[union-attr]
+
+
+def test_an_image_that_had_room_with_other_options_says_so(tmp_path: Path) -> None:
+    """It is in use, so a larger chip is no advice."""
+    path = tmp_path / "chip"
+    nandimg.create(path, Geometry(page_bytes=512, pages_per_block=8, blocks=125, oob_bytes=64, lpas=900))
+    with Device.open(path, ftl="leaftl", options={"gc_reserve": 1}) as device:
+        device.write(0, b"kept")
+    with pytest.raises(BindError, match="use those that it was bound with"):
+        Device.open(path)
+    with Device.open(path, options={"gc_reserve": 1}) as device:
+        assert device.read(0, 4) == b"kept"

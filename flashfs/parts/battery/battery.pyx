@@ -43,9 +43,9 @@ cdef inline uint64_t hashed(uint64_t index, uint64_t value) noexcept nogil:
 
 
 cdef class Battery:
-    """``words`` 64-bit words, numbered from 0, in the NVRAM region ``name`` of the chip. CorruptError if the chip
-    has no such region, or a smaller one. Nothing is stored before ``begin``; nothing may be read or put before ``begin`` or a
-    ``proves`` that said yes."""
+    """``words`` 64-bit words, numbered from 0, in the NVRAM region ``name`` of the chip. CorruptError if the chip has
+    no such region, or a smaller one. Nothing is stored before ``begin``; nothing may be read or put before ``begin`` or
+    a ``proves`` that said yes."""
 
     def __cinit__(self, Nand nand not None, name, uint64_t words):
         found = nand.region(name)
