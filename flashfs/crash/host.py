@@ -48,6 +48,7 @@ class HostBench(Bench):
         """Make the image and bind it; the binding is durable."""
         self.life = self.syncs = 0
         self.erase_lost = False
+        self.promised = True  # no mount without syncs has left what no flush has made durable since
         self.windows: list[list[tuple[int, int]]] = []  # of each life: operations at the last sync and at the next one
         self.erased: list[list[Erase]] = []  # of each life
         self.file = os.memfd_create("flashfs-host", os.MFD_CLOEXEC)
@@ -135,6 +136,14 @@ class HostBench(Bench):
             return
         raise Wrong("a flush was acknowledged after a sync that had failed")
 
+    def flush(self) -> None:
+        super().flush()
+        self.promised |= self.now("sync", "flush") != "none"
+
+    def build(self, options: dict[str, Any]) -> Any:
+        self.promised &= self.now("sync", "flush") != "none"
+        return super().build(options)
+
     def mount(self) -> None:
         try:
             super().mount()
@@ -171,7 +180,10 @@ class HostBench(Bench):
         self.nand = self._watched(failing)
 
     def remains(self, now: Sectors) -> Sectors:
-        """The sectors on the disk after the host died."""
+        """The sectors on the disk after the host died. A mount without syncs promises nothing then, until a flush of
+        another: the process alone dies in it, and leaves everything."""
+        if not self.promised:
+            return now
         word, _, marks = self.keep().partition("+")
         kind, _, number = word.partition(".")
         old = self.marked if marks else self.durable

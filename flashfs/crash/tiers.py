@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from flashfs.crash._watched import WatchedNand
 from flashfs.crash.bench import Bench
-from flashfs.crash.cases import SPOILS, Case, parse_program
+from flashfs.crash.cases import SPOILS, Case, Later, parse_program
 from flashfs.crash.every import Scene, every_case, programs_count, programs_of, scenes, words_for
 from flashfs.crash.forks import Forks, Tally
 from flashfs.crash.host import Erase, HostBench
@@ -46,6 +46,7 @@ SCATTERED = 25  #: cases in a unit of tier random
 FILLED = {CROWDED: 900, "tiny-96q": 300, "tiny-100d": 700}  #: operations that fill a chip, or nearly
 ON_ANOTHER_CHIP = 0.03  #: cases on MANY_DIES, or a chip of another shape, beside each other one: they take longer
 AIMED = 4  #: deaths of the host that are aimed at one program's syncs
+AFTER_NO_SYNCS = 0.1  #: of the host's deaths: after a mount that did not sync
 NEVER = 10**6  #: an operation that no case reaches
 
 # --- sweep
@@ -196,6 +197,7 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
     whose order only a sync guarantees; some end with a sync that fails."""
     rnd, short = random.Random(f"host {ftl} {seed} {unit}"), random.Random(f"short {ftl} {seed} {unit}")
     beside = random.Random(f"host on many dies {ftl} {seed} {unit}")
+    unsure = random.Random(f"host after a mount without syncs {ftl} {seed} {unit}")
     presets = presets_for(ftl)
     striped, asked = presets_for(ftl, (*TINY, *STRIPED))[len(presets) :], asked_for(ftl)
     left = SCATTERED
@@ -213,6 +215,17 @@ def dying(ftl: str, seed: int, unit: int) -> Iterator[Case]:
         if beside.random() < ON_ANOTHER_CHIP and fitting_of(ftl, (MANY_DIES,))[0]:
             base = random_setting(beside, ftl, MANY_DIES, host=True)
             yield from (at_random(beside, base), *aimed(beside, base))
+        if unsure.random() < AFTER_NO_SYNCS:
+            yield at_random(unsure, after_no_syncs(unsure, random_setting(unsure, ftl, preset, host=True)))
+
+
+def after_no_syncs(rnd: random.Random, base: Case) -> Case:
+    """The case with a first mount, or two, without syncs; somewhere it comes to a clean end between two flushes."""
+    words, first = base.program.split(), rnd.choice((1, 1, 2))
+    at = rnd.randrange(len(words) + 1)
+    modes = (Later(0, "sync", "none"), Later(first, "sync", "flush"))
+    program = " ".join([*words[:at], "f", "r", "f", *words[at:]])
+    return replace(base, program=program, later=tuple(sorted((*base.later, *modes), key=lambda one: one.mount)))
 
 
 def at_random(rnd: random.Random, base: Case) -> Case:
