@@ -348,7 +348,8 @@ def _holds(maps: list[Row], rows: list[Row]) -> list[str]:
     for ftl in FTLS:
         starts = [max(row["share"] for row in mine) for mine in _started(rows, ftl)]
         most, least = part_of(min(starts)), part_of(max(starts))
-        out.append(f"- {ftl} starts with {most} of the table" + (f", or {least}." if most != least else "."))
+        out.append(f"- {ftl} starts with {most} of the table on every source"
+                   + (f", with {least} on some." if most != least else "."))
     for key, one, two in ORDERS:
         said = []
         for state in STATES:

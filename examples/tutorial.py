@@ -11,8 +11,9 @@ flashfs does for every FTL alike.
 
 How the engine calls it:
 
-    the host writes LPA 5     a page is programmed first, say PPA 77; then bind(5, 77). If the power goes between the
-                              two, LPA 5 is still at its old place, and that page is still there.
+    the host writes LPA 5     a page is programmed first, say PPA 77; then bind(5, 77). If the power goes during the
+                              program, LPA 5 is at its old place, and that page is still there. If it goes after the
+                              program, recovery finds PPA 77 by its OOB and binds it.
     the host reads LPA 5      lookup(5) -> 77. The engine checks that the OOB of page 77 has LPA 5.
     the host trims LPA 5      unbind(5). From now on it reads zeros.
     cleaning moves a page     its copy is programmed first, then bind(5, 1033): to the map, a move is another bind.

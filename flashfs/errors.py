@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from opcode import opmap
 
 from nandimg.errors import NandimgError
@@ -66,6 +67,16 @@ class UncorrectableError(FlashfsError, OSError):
     def __init__(self, lpa: int, why: str) -> None:
         OSError.__init__(self, 5, f"LPA {lpa}: {why}")
         self.lpa = lpa
+
+    def __str__(self) -> str:
+        return str(self.args[1])
+
+
+class AtomicRemapError(FlashfsError, OSError):
+    """A remap that must be done as a whole, and cannot be (EOPNOTSUPP); nothing is changed."""
+
+    def __init__(self, why: str) -> None:
+        OSError.__init__(self, errno.EOPNOTSUPP, why)
 
     def __str__(self) -> str:
         return str(self.args[1])

@@ -2,7 +2,7 @@
 
 from flashfs.errors import DeviceFullError, FtlError
 from flashfs.ftl import Option
-from flashfs.ftl.python import Cleans, Ftl, Guesses, Places, Saves, Stamps, Validates
+from flashfs.ftl.python import Cleans, Ftl, Guesses, LearnsRuns, Places, Saves, Shares, Stamps, Validates
 from flashfs.parts.python.python_ftl import Chip
 
 __all__ = [
@@ -12,9 +12,11 @@ __all__ = [
     "Ftl",
     "FtlError",
     "Guesses",
+    "LearnsRuns",
     "Option",
     "Places",
     "Saves",
+    "Shares",
     "Stamps",
     "Validates",
 ]

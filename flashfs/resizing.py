@@ -173,12 +173,15 @@ def _made_beside(path: Path, old: _Old, geometry: nandimg.Geometry) -> Iterator[
         nandimg.create(
             made, geometry, old.header.backend, uuid=old.header.uuid, tables=old.header.tables
         )
-        if old.device is None:
-            with closing(nandimg.open_image(made)) as blank:
-                worn(blank.chip)
-        else:  # binding changes the layout, and formatting opens the first blocks: so the wear is copied in between
-            with Device.open(made, ftl=old.header.ftl, options=_options(old), front=worn, trust=True):
-                pass
+        with closing(nandimg.open_image(made)) as blank:  # what is derived when it is bound depends on the bad blocks
+            worn(blank.chip)
+        # Binding changes the layout, and formatting opens the first blocks: so the wear is copied once more in between.
+        if old.device is not None:
+            try:
+                with Device.open(made, ftl=old.header.ftl, options=_options(old), front=worn, trust=True):
+                    pass
+            except BindError as error:
+                raise BindError(str(error).replace(str(made), str(path))) from None
         yield made
         if old.device is not None:
             _keep_life(old.device, made)
@@ -198,11 +201,34 @@ def _options(old: _Old) -> dict[str, str]:
     """The options of the old image, without those that were derived from its size."""
     options = dict(old.header.options or {})
     if old.device is not None:
-        of, ssd, now = scheme(old.header.ftl), old.device.ssd, dict(old.device.options)
+        of, ssd, now = scheme(old.header.ftl), _AsBound(old.device.ssd), dict(old.device.options)
         for name in of.derive(ssd, now):
             if options.get(name) == of.derive(ssd, {**now, name: 0}).get(name):
                 options.pop(name, None)
     return {name: str(value) for name, value in options.items()}
+
+
+class _AsBound:
+    """A device as it was when its image was bound: what was derived then did not know of blocks that went bad since."""
+
+    def __init__(self, ssd: Any) -> None:
+        self._ssd = ssd
+        self.nand = _NandAsBound(ssd.nand)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ssd, name)
+
+
+class _NandAsBound:
+    def __init__(self, nand: Any) -> None:
+        self._nand = nand
+
+    def block_health(self, block: int) -> int:
+        health = self._nand.block_health(block)
+        return 0 if health == GROWN_BAD else int(health)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._nand, name)
 
 
 def _written_again(old: Device, made: Path) -> int:

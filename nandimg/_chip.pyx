@@ -289,11 +289,13 @@ cdef class Chip(Nand):
         self.release()
 
     def require_open(self):
+        """ValueError, which names the image, if the chip was closed."""
         if self.base == NULL:
             raise ValueError(f"{self.path or 'the chip'}: closed")
 
     @property
     def closed(self):
+        """Whether ``close`` was called: the chip cannot be used any more."""
         return self.base == NULL
 
     @property
@@ -303,6 +305,7 @@ cdef class Chip(Nand):
 
     @property
     def on_disk(self):
+        """Whether the chip is in a file, and not in memory."""
         return self.path is not None
 
     def fileno(self):

@@ -64,6 +64,8 @@ class Cut:
     words: int | None = None
 
     def __post_init__(self):
+        """ValueError for a shape that is not one of SHAPES, or for ``words`` below 0. ``at`` is not checked; operation
+        0 never comes."""
         if self.shape not in SHAPES:
             raise ValueError(f"cut shape {self.shape!r}: use one of {', '.join(SHAPES)}")
         if self.words is not None and self.words < 0:
@@ -71,12 +73,14 @@ class Cut:
 
 
 cdef class FaultyNand(NandFilter):
-    """A chip whose power can be cut and whose operations can fail.
+    """A chip whose power can be cut and whose operations can fail. ``inner`` is a Chip, or a filter in front of one;
+    ValueError if that chip is in memory and keeps no data.
 
-    ``cuts`` is one Cut (or None) for each life in turn. ``failing`` holds operation numbers at which the chip reports
-    a failed program or erase, each once, in the first life that reaches it. ``on_sync`` is called after each durable
-    sync: a host that dies is sure to keep what the image holds then. ``on_cut`` is called with the operation and the
-    shape when the power goes, before PowerCut is raised: a process may end itself there.
+    ``cuts`` is an iterable with one Cut (or None) for each life in turn; later lives have none. ``failing`` is an
+    iterable of operation numbers at which the chip reports a failed program or erase, each once, in the first life that
+    reaches it. ``on_sync`` is called without arguments after each durable sync: a host that dies is sure to keep what
+    the image holds then. ``on_cut`` is called with the operation (int) and the shape (str) when the power goes, before
+    PowerCut is raised: a process may end itself there. What the two raise reaches the caller of the operation.
     """
 
     def __init__(self, Nand inner not None, cuts=(), failing=(), on_sync=None, on_cut=None):

@@ -10,49 +10,60 @@ cdef class Nand:
     """The chip as an engine sees it.
 
     Every operation takes the virtual time ``t_ns`` at which it may start and returns the one at which it ends. A
-    breach of the rules raises NandError and changes nothing. Operations are counted by ``cause`` (0..15).
+    breach of the rules raises NandError and changes nothing. Operations are counted by ``cause`` (0..15, which is not
+    checked). OSError comes from the host of an image in a file (Chip), or from a filter that imitates one (HostErrors,
+    HostCalls); PowerCut from a FaultyNand, whose operations all raise it once the power is gone.
     """
 
     cdef int64_t program(self, uint32_t block, uint32_t page, uint32_t n, const uint8_t* data, const uint8_t* oob,
                          int cause, int64_t t_ns, uint32_t* done) except -1 nogil:
-        """Program ``n`` pages of one block in order; ``data`` may be NULL (the pages read as zeros). ``oob`` has
-        ``oob_bytes`` per page. ``done[0]`` pages succeeded; if fewer than ``n``, the next one failed and is lost."""
+        """Program ``n`` pages of one block in order; ``data`` may be NULL (the pages read as zeros, if the chip keeps
+        data). ``oob`` has ``oob_bytes`` per page. ``done[0]`` pages succeeded; if fewer than ``n``, the next one failed
+        and is lost. OSError if the host has no room or its disk fails: ``done[0]`` pages are programmed, and no other.
+        PowerCut: ``done[0]`` pages were acknowledged, and the Cut says how the next one is left."""
         with gil:
             raise NotImplementedError
 
     cdef int64_t read(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* data, uint8_t* oob, uint8_t* status,
                       int cause, int64_t t_ns) except -1 nogil:
-        """Read ``n`` pages with their OOB; ``data`` and ``oob`` may be NULL. ``status`` gets a PAGE_ value per page."""
+        """Read ``n`` pages with their OOB; ``data`` and ``oob`` may be NULL. ``status`` gets a PAGE_ value per page; a
+        page that the host cannot read is PAGE_TORN, so there is no OSError. PowerCut if the power is gone."""
         with gil:
             raise NotImplementedError
 
     cdef int64_t read_some(self, uint32_t block, const uint32_t* pages, uint32_t n, uint8_t* data, uint8_t* oob,
                            uint8_t* status, int cause, int64_t t_ns, int64_t* ready) except -1 nogil:
-        """Read the pages of a block that ``pages`` lists, ascending; otherwise as ``read``, but ``oob`` must not be
-        NULL. ``ready`` gets the virtual time at which each has arrived."""
+        """Read the pages of a block that ``pages`` lists, ascending; otherwise as ``read``, errors too, but ``oob``
+        must not be NULL. ``ready`` gets the virtual time at which each has arrived."""
         with gil:
             raise NotImplementedError
 
     cdef int64_t read_spare(self, uint32_t block, uint32_t page, uint32_t n, uint8_t* oob, uint8_t* status,
                             int cause, int64_t t_ns) except -1 nogil:
-        """Read ``n`` spare areas alone: cheaper, but a page with a whole OOB and torn data looks OK."""
+        """Read ``n`` spare areas alone: cheaper, but a page with a whole OOB and torn data looks OK, unless the death
+        of a host may have torn it: then the data are verified, too. ``oob`` may be NULL. Errors as of ``read``."""
         with gil:
             raise NotImplementedError
 
     cdef int64_t erase(self, uint32_t block, int cause, int64_t t_ns, bint* ok) except -1 nogil:
-        """Erase a block; ``ok[0]`` is false if the chip reports failure (the caller must then retire the block)."""
+        """Erase a block; ``ok[0]`` is false if the chip reports failure (the caller must then retire the block).
+        OSError if the image was truncated while it was open, or its tables cannot be read: nothing is erased. PowerCut:
+        the Cut says how the block is left."""
         with gil:
             raise NotImplementedError
 
     cdef int sync(self, bint durable) except -1 nogil:
-        """Make everything done so far survive the host's death (``durable``), or only this process's death."""
+        """Make everything done so far survive the host's death (``durable``), or only this process's death. OSError if
+        the host's disk fails: then no page counts as synced by it. PowerCut if the power is gone."""
         with gil:
             raise NotImplementedError
 
     cdef uint32_t erases(self, uint32_t block) noexcept nogil:
+        """How often the block was erased; takes no time. ``block`` is not checked."""
         return 0
 
     cdef int health(self, uint32_t block) noexcept nogil:
+        """BLOCK_GOOD (0), BLOCK_FACTORY_BAD (1) or BLOCK_GROWN_BAD (2); takes no time. ``block`` is not checked."""
         return BLOCK_GROWN_BAD
 
     cdef uint32_t synced(self, uint32_t block) noexcept nogil:
@@ -123,10 +134,15 @@ cdef class Nand:
             raise NotImplementedError
 
     cdef int boot_read(self, int slot, uint8_t* data) except -1 nogil:
+        """Read the 64 bytes of boot slot 0 or 1 into ``data``; takes no time, and is not counted. PowerCut if the power
+        is gone."""
         with gil:
             raise NotImplementedError
 
     cdef uint64_t count(self, int op, int cause) noexcept nogil:
+        """How many operations ``op`` (an OP_ number) were counted for ``cause`` since the chip was opened, the power
+        came on or the counters restarted: pages, spare areas, erased blocks, or lines of the NVRAM. Neither number is
+        checked."""
         return 0
 
     cdef int64_t quiet_at(self) noexcept nogil:
@@ -138,9 +154,23 @@ cdef class Nand:
     def require_open(self):
         """ValueError if its image is closed."""
 
-    def program_page(self, uint32_t block, uint32_t page, data, bytes oob, int cause=0, int64_t t_ns=0):
-        """Program one page; returns its virtual end in ns, or None if the chip reported failure."""
+    def require_block(self, uint32_t block):
+        """ValueError if the chip has no such block, or its image is closed."""
         self.require_open()
+        if block >= self.blocks:
+            raise ValueError(f"block {block}: the chip has {self.blocks}, from 0 on")
+
+    def require_cause(self, int cause):
+        """ValueError if nothing is counted under that number."""
+        if not 0 <= cause < CAUSES:
+            raise ValueError(f"cause {cause}: use 0 to {CAUSES - 1}")
+
+    def program_page(self, uint32_t block, uint32_t page, data, bytes oob, int cause=0, int64_t t_ns=0):
+        """Program one page; returns its virtual end in ns, or None if the chip reported failure. ``data``: a buffer of
+        ``page_bytes`` u8; None as NULL in ``program``. ``oob``: at most ``oob_bytes`` bytes; 0xFF follows them.
+        ValueError for another length, or if the chip is closed; other errors as of ``program``."""
+        self.require_open()
+        self.require_cause(cause)
         cdef uint32_t done = 0
         cdef const uint8_t[::1] view
         cdef const uint8_t* at = NULL
@@ -156,8 +186,11 @@ cdef class Nand:
         return end if done else None
 
     def read_page(self, uint32_t block, uint32_t page, int cause=0, int64_t t_ns=0):
-        """(status, data, oob) of one page: status is 0 erased, 1 whole, 2 torn."""
+        """(status, data, oob) of one page: status is 0 erased, 1 whole, 2 torn. data has ``page_bytes`` bytes and oob
+        ``oob_bytes``: all 0xFF if erased, of no meaning if torn. The virtual end is not returned. ValueError if the
+        chip is closed; other errors as of ``read``."""
         self.require_open()
+        self.require_cause(cause)
         cdef uint8_t status = 0
         data = bytearray(self.page_bytes)
         oob = bytearray(self.oob_bytes)
@@ -167,8 +200,10 @@ cdef class Nand:
         return status, bytes(data), bytes(oob)
 
     def read_spare_area(self, uint32_t block, uint32_t page, int cause=0, int64_t t_ns=0):
-        """(status, oob) of one page by a spare read alone."""
+        """(status, oob) of one page by a spare read alone; values and errors as of ``read_page``. Neither the data nor
+        the virtual end is returned."""
         self.require_open()
+        self.require_cause(cause)
         cdef uint8_t status = 0
         oob = bytearray(self.oob_bytes)
         cdef uint8_t[::1] o = oob
@@ -178,16 +213,21 @@ cdef class Nand:
     def erase_block(self, uint32_t block, int cause=0, int64_t t_ns=0):
         """Erase one block; returns its virtual end in ns, or None if the chip reported failure."""
         self.require_open()
+        self.require_cause(cause)
         cdef bint ok = False
         end = self.erase(block, cause, t_ns, &ok)
         return end if ok else None
 
     def synchronise(self, bint durable=True):
+        """As ``sync``: what was done so far survives the host's death, or with ``durable`` False only this process's.
+        ValueError if the chip is closed; other errors as of ``sync``."""
         self.require_open()
         self.sync(durable)
 
     def retire_block(self, uint32_t block):
-        self.require_open()
+        """Mark a good block as grown bad, permanently; a bad one stays as it is. ValueError if there is no
+        such block or the chip is closed, NandError if it was opened read-only."""
+        self.require_block(block)
         self.retire(block)
 
     def punch(self, uint32_t block):
@@ -195,12 +235,12 @@ cdef class Nand:
 
     def erase_count(self, uint32_t block):
         """How often the block was erased; persistent."""
-        self.require_open()
+        self.require_block(block)
         return self.erases(block)
 
     def block_health(self, uint32_t block):
         """0 good, 1 factory bad, 2 grown bad; persistent."""
-        self.require_open()
+        self.require_block(block)
         return self.health(block)
 
     def count_health(self, int health):
@@ -213,7 +253,7 @@ cdef class Nand:
 
     def synced_pages(self, uint32_t block):
         """As ``synced``."""
-        self.require_open()
+        self.require_block(block)
         return self.synced(block)
 
     def maybe_written(self):
@@ -272,7 +312,7 @@ cdef class Nand:
         return False
 
     def counters(self):
-        """{operation: [count by cause]} since the chip was opened."""
+        """{operation: [count by cause]} since the chip was opened, the power came on or the counters restarted."""
         self.require_open()
         return {
             name: [self.count(op, cause) for cause in range(CAUSES)]

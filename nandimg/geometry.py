@@ -109,16 +109,18 @@ class Geometry:
 
     @property
     def superblocks(self) -> int:
+        """The number of superblocks: blocks per die."""
         return self.blocks // self.dies
 
     def vppn(self, ppa: int) -> int:
-        """The virtual PPN of a page: its number in the order in which each page is on the next die in turn."""
+        """The virtual PPN of a page: its number in the order in which each page is on the next die in turn. ``ppa`` is
+        not checked."""
         block, page = divmod(ppa, self.pages_per_block)
         offset, die = divmod(block, self.dies)
         return die + (page + offset * self.pages_per_block) * self.dies
 
     def ppa(self, vppn: int) -> int:
-        """The inverse of ``vppn``."""
+        """The inverse of ``vppn``, whose argument is not checked either."""
         row, die = divmod(vppn, self.dies)
         offset, page = divmod(row, self.pages_per_block)
         return (offset * self.dies + die) * self.pages_per_block + page
@@ -139,6 +141,7 @@ class Geometry:
         return replace(probe, lpas=lpas, blocks=max(blocks, least))
 
     def as_dict(self) -> dict[str, int]:
+        """{field: value} of all fields, in their order: the arguments that make an equal Geometry."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 

@@ -125,6 +125,8 @@ class Header:
 
     @property
     def layout(self) -> Layout:
+        """Where the image's regions are. Before a scheme is bound (``oob_used`` 0), page records are as long as the
+        whole OOB needs."""
         oob_used = self.oob_used or self.geometry.oob_bytes
         return layout_of(self.geometry, self.backend, oob_used, nvram=self.regions)
 

@@ -258,7 +258,8 @@ def _require_file(fd: int, path: Path) -> None:
 
 
 def inspect(path: str | Path) -> Header:
-    """Read the header alone, without a lock."""
+    """Read the header alone, without a lock. ImageError if the file cannot be opened, is not a regular file, or has no
+    valid header, or if a newer program wrote it last. Whether the rest of the image is there is not checked."""
     fd = _open_fd(Path(path), readonly=True)
     try:
         return read_header(fd, Path(path))[0]
@@ -296,6 +297,7 @@ class Image:
     chip: Chip
     mended: bool = False  #: one copy of the header differed from the other, and was repaired
     blank: bytes | None = None  #: if bound since it was opened: the old bytes before the NVRAM, less trailing zeros
+    _blank_end: int = 0  # ... and where the NVRAM began
 
     def bound(
         self, ftl: str, options: dict[str, Any], oob_used: int, features: Collection[Feature] = (),
@@ -335,13 +337,13 @@ class Image:
             fd = os.dup(self.chip_fd())
             self.chip.close()
             try:
-                self.blank = os.pread(fd, old.layout.nvram_at, 0).rstrip(b"\0").ljust(2 * HEADER_BYTES, b"\0")
+                self.blank, self._blank_end = os.pread(fd, old.layout.nvram_at, 0).rstrip(b"\0"), old.layout.nvram_at
                 _reserve(fd, header, self.path)
                 write_header(fd, header)
-                self.header, self.chip = header, _chip(header, fd, self.path)
             except BaseException:
                 os.close(fd)  # and with it the lock
                 raise
+            self.header, self.chip = header, _chip(header, fd, self.path)
         for block in bad:
             self.chip.mark_factory_bad(block)
 
@@ -355,8 +357,11 @@ class Image:
         fd = os.dup(self.chip_fd())
         self.chip.close()
         try:
-            _empty(fd, 2 * HEADER_BYTES)
+            # The block table first, which has the bad blocks: a crash may leave the image bound.
+            blank = blank.ljust(max(self._blank_end, 2 * HEADER_BYTES), b"\0")
             os.pwrite(fd, blank[2 * HEADER_BYTES :], 2 * HEADER_BYTES)
+            os.fsync(fd)
+            _empty(fd, len(blank))
             os.fsync(fd)
             for at in (0, HEADER_BYTES):
                 os.pwrite(fd, blank[at : at + HEADER_BYTES], at)
@@ -411,10 +416,10 @@ def open_image(path: str | Path, readonly: bool = False, *, held: bool = False, 
         require_known(header, path, os.fstat(fd).st_size, readonly=readonly)
         if not readonly:
             _reserve(fd, header, path)
-        chip = _chip(header, fd, path, readonly)
     except BaseException:
         os.close(fd)
         raise
+    chip = _chip(header, fd, path, readonly)  # closes it, also if it fails
     if held:  # the process that serves the image has locked its memory, and these mappings are as large as the image
         chip.stay_pageable()
     block = chip.block_table_problem()
@@ -439,9 +444,14 @@ def _memory_chip(header: Header) -> Chip:
 
 
 def memory_image(geometry: Geometry, backend: str = "file", factory_bad: tuple[int, ...] = ()) -> Image:
-    """A chip in the memory of this process, for replay and for tests."""
+    """A blank chip in the memory of this process, for replay and for tests. ``factory_bad``: numbers of bad blocks.
+    ImageError for an unknown backend, or a number that no block has; OSError or MemoryError if there is not enough
+    memory."""
     if backend not in BACKENDS:
         raise ImageError(f"backend {backend!r}: use {' or '.join(BACKENDS)}")
+    for block in factory_bad:
+        if not 0 <= block < geometry.blocks:
+            raise ImageError(f"factory_bad: block {block}: the chip has {geometry.blocks}, from 0 on")
     header = Header(geometry, backend, uuids.UUID(int=0), options={}, regions=first_regions(geometry))
     image = Image(None, header, _memory_chip(header))
     for block in factory_bad:

@@ -61,6 +61,8 @@ def page(lines: list[dict[str, Any]]) -> str:
     others = [line for line in lines if line.get("sources") != now.get(line["ftl"], "")]
     parts = [HEAD]
     for name, some in (("This version", mine), ("Earlier versions", others)):
+        if not some and name == "This version":
+            parts.append(f"## {name}\n\nNo campaign yet.\n\n")
         if some:
             days = sorted({line["on"] for line in some})
             since = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"

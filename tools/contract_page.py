@@ -45,7 +45,8 @@ docstring there has the rest: shapes, units, what may fail. [contract.md](contra
 
 *May* is what a method may do with flash: nothing, if the field is empty. A method with a *default* need not be written:
 what the default does suits a plain map. A page map writes the others of the first four tables, or takes the parts that
-are in `flashfs/parts/defaults`.
+are in `flashfs/parts/defaults`. (`base_from_pages`, `counts_from_pages` and `take_named` of a validity store are for
+recoveries from pages alone: those of a page map do without.)
 """
 
 
@@ -69,7 +70,8 @@ def body_of(module: str, name: str) -> str:
 def about(body: str) -> str:
     """The first paragraph of a class's docstring."""
     found = re.match(r'(?:    cdef [^\n]*\n)*    """(.*?)"""', body, re.S)
-    return " ".join(found[1].partition("\n\n")[0].split()) if found else ""
+    text = " ".join(found[1].partition("\n\n")[0].split()) if found else ""
+    return text[: text.rfind(".") + 1]  # a list may follow: what leads to it is no sentence
 
 
 def first_sentence(doc: str) -> str:

@@ -41,7 +41,12 @@ EVERYTHING = "*"
 
 #: the recovery paths: {module: its functions that belong to them}
 PATHS: dict[str, tuple[str, ...]] = {
+    "flashfs/engine/recovery/found.pyx": (EVERYTHING,),
+    "flashfs/engine/recovery/clean_start.pyx": (EVERYTHING,),
+    "flashfs/engine/recovery/log_reader.pyx": (EVERYTHING,),
     "flashfs/engine/recovery/scan.pyx": (EVERYTHING,),
+    "flashfs/engine/recovery/records.pyx": (EVERYTHING,),
+    "flashfs/engine/recovery/block_states.pyx": (EVERYTHING,),
     "flashfs/engine/recovery/found_pages.pyx": (EVERYTHING,),
     "flashfs/engine/recovery/trim_index.pyx": (EVERYTHING,),
     "flashfs/engine/recovery/mend.pyx": (EVERYTHING,),

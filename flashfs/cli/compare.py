@@ -32,7 +32,8 @@ def command(
     ],
     opt: options.Opt = None,
     only: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only workloads whose names contain TEXT, as hotcold. Default: all six.")
+        str, typer.Option(metavar="TEXT", help="Only workloads whose names contain TEXT, as hotcold. Default: all six.",
+                          show_default=False)
     ] = "",
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw a chart of all FTLs, too: a .svg, .pdf or .png.")

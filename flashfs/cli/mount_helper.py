@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
 
 from flashfs.errors import UsageError
 
@@ -49,10 +50,15 @@ def mount(arguments: Sequence[str], run: Callable[[Sequence[str]], int]) -> int:
 
 
 def unmount(arguments: Sequence[str], run: Callable[[Sequence[str]], int]) -> int:
-    """The same for umount(8): returns when the checkpoint is durable."""
+    """The same for umount(8): returns when the checkpoint is durable, with -l at once."""
     places, letters, _ = split(arguments)
     if len(places) != 1:
         raise UsageError("use: umount.fuse.flashfs MOUNTPOINT, as umount(8) calls it")
+    if "l" in letters:
+        from flashfs.fuse import mounts  # not for each command: it takes time to import
+
+        mounts.release(mounts.absolute(Path(places[0])), lazy=True)  # the daemon ends with the mount's last user
+        return 0
     return said(["umount", "--", *places], run, aloud="v" in letters)
 
 

@@ -289,7 +289,7 @@ class Bench:
         try:
             report = worker.run()
         finally:  # a recovery that was cut may have raised alarms too
-            self.heard(worker.work.alarms)
+            self.heard(worker.found.alarms)
         self.spend()
         if self.tell is not None:
             self.say(f"mounted {report.summary()}")

@@ -90,9 +90,10 @@ ENGINE_OPTIONS = (
     Option("wear", "exact", "how wear levelling finds its blocks: it knows erases and age of each; or it scans their "
            "spare areas, and keeps a few figures of all (GeckoFTL, appendix D)", choices=("exact", "scan")),
     Option("wear_reads", 1, "spare areas that wear=scan reads for each page programmed", low=1, high=1 << 10),
-    Option("gc_reserve", 0, "free blocks for cleaning; 0: two, four if paired, on a disk one in 128: rarer syncs",
-           high=1 << 20),
-    Option("checkpoint_every", 0, "pages programmed between checkpoints; 0: 256 times its own", high=1 << 40),
+    Option("gc_reserve", 0, "free blocks for cleaning; 0: two, one on a chip of fewer than 64 blocks, more if pages "
+           "are paired; on a disk one in 128: rarer syncs", high=1 << 20),
+    Option("checkpoint_every", 0, "pages programmed between checkpoints; 0: 256 times its own, 2^27 at most",
+           high=1 << 40),
 )  # fmt: skip
 
 

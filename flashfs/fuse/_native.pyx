@@ -143,7 +143,8 @@ cdef extern from "rings.h" nogil:
 cdef enum:
     ROOT = 1
     DISK = 2
-    DURABLE = 3               # `disk`'s handle where it was opened with O_SYNC or O_DSYNC; texts have the next ones
+    DURABLE = 3               # `disk`'s handle where it was opened with O_SYNC or O_DSYNC
+    READING = 4               # ... where it was opened for reading only; texts have the next ones
     REQUEST_BYTES = 1 << 20   # the kernel's largest
     RING_REQUESTS = 32        # under way for each processor, over io_uring
     COPY_BYTES = 4 << 20      # of one copy_file_range: the caller asks again for the rest
@@ -265,7 +266,7 @@ cdef class Session:
         self.size = device.size
         self.page_bytes = device.page_bytes
         self.writable = not device.readonly
-        self.handles = DURABLE
+        self.handles = READING
         self.realtime = realtime
         self.late = LateReplies()
         self.recorder = recorder
@@ -453,10 +454,12 @@ cdef class Session:
 
     cdef int fail(self, fuse_req_t req, int operation, uint64_t offset) noexcept nogil:
         """Answer with the errno of the pending exception."""
-        cdef int code
+        return fuse_reply_err(req, self.code_of(operation, offset))
+
+    cdef int code_of(self, int operation, uint64_t offset) noexcept nogil:
+        """The errno of the pending exception, which is pending no more."""
         with gil:
-            code = errno_of_raised(self.tree.errno_of, self.fail_if_lost, OPERATIONS[operation], offset)
-        return fuse_reply_err(req, code)
+            return errno_of_raised(self.tree.errno_of, self.fail_if_lost, OPERATIONS[operation], offset)
 
     cdef bint take_device(self, bint to_change) noexcept nogil:
         """Lock the device; ``to_change``: also wait until no reply is being made from its flash. False, and it is not
@@ -518,7 +521,7 @@ cdef class Session:
     cdef int run(self, fuse_req_t req, int operation, Quiet function, uint64_t offset, uint64_t size, uint64_t other,
                  uint8_t* data, int kind, bint durable=False) noexcept nogil:
         """Do the request, count it, answer it. ``durable``: a flush follows, whose failure is the request's."""
-        cdef int64_t end, flushed
+        cdef int64_t end
         add_to(&self.under_way, 1)
         if not self.take_device(operation != READ):
             add_to(&self.under_way, -1)
@@ -529,10 +532,7 @@ cdef class Session:
         if operation != READ and operation != FLUSH:
             self.note_change()             # one that failed may have changed some pages
         if end >= 0 and durable:
-            self.record(_record.FLUSH, 0, 0, NULL)
-            self.requests[FLUSH] += 1
-            flushed = (<Quiet> do_flush)(self, 0, 0, 0, NULL, end)
-            end = flushed if flushed < 0 else max(end, flushed)
+            end = self.flush_after(end)
         if end >= 0 and operation < COPY:
             self.moved[operation] += size
         pthread_mutex_unlock(&self.device)
@@ -540,6 +540,14 @@ cdef class Session:
         if end < 0:
             return self.fail(req, operation, offset)
         return self.reply(req, end, kind, data, size)
+
+    cdef int64_t flush_after(self, int64_t end) noexcept nogil:
+        """The flush of a durable request that ended at ``end``; the device is held."""
+        cdef int64_t flushed
+        self.record(_record.FLUSH, 0, 0, NULL)
+        self.requests[FLUSH] += 1
+        flushed = (<Quiet> do_flush)(self, 0, 0, 0, NULL, end)
+        return flushed if flushed < 0 else max(end, flushed)
 
     cdef int read(self, fuse_req_t req, fuse_ino_t ino, uint64_t size, uint64_t offset, uint64_t handle) noexcept nogil:
         cdef uint8_t* into
@@ -630,14 +638,17 @@ cdef class Session:
             return fuse_reply_err(req, ENXIO)
         return fuse_reply_lseek(req, offset + found)
 
-    cdef int command(self, fuse_req_t req, fuse_ino_t ino, unsigned int number, const void* data,
-                     uint64_t size) noexcept nogil:
-        """ioctl(2): the device's own commands; see flashfs.fuse.commands."""
+    cdef int command(self, fuse_req_t req, fuse_ino_t ino, unsigned int number, const void* data, uint64_t size,
+                     uint64_t handle) noexcept nogil:
+        """ioctl(2): the device's own commands; see flashfs.fuse.commands. The kernel passes those of a file that is
+        open for reading only, too."""
         cdef flashfs_span span
         cdef flashfs_remap moved
         cdef int failed = 0
         if ino != DISK:
             return fuse_reply_err(req, ENOTTY)
+        if handle == READING and (number == FLASHFS_IOC_REMAP or number == FLASHFS_IOC_COPY):
+            return fuse_reply_err(req, EBADF)
         if get_buffer() == NULL:
             return fuse_reply_err(req, ENOMEM)
         if number == FLASHFS_IOC_CHECKPOINT:
@@ -652,7 +663,7 @@ cdef class Session:
             return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)
         if number == FLASHFS_IOC_REMAP and size >= sizeof(moved):
             memcpy(&moved, data, sizeof(moved))
-            return self.remap(req, &moved)
+            return self.remap(req, &moved, handle == DURABLE)
         if number != FLASHFS_IOC_COPY or size < sizeof(span):
             return fuse_reply_err(req, ENOTTY)
         memcpy(&span, data, sizeof(span))
@@ -662,39 +673,42 @@ cdef class Session:
         self.record_copy(span.source, span.target, span.bytes)
         if not self.take_device(True):
             return fuse_reply_err(req, ENOTCONN)
-        failed = (<Quiet> do_copy)(self, span.source, span.bytes, span.target, get_buffer(), self.t_ns()) < 0
-        self.note_change()
-        pthread_mutex_unlock(&self.device)
+        failed = self.change(<Quiet> do_copy, COPY, span.source, span.bytes, span.target, handle == DURABLE)
         if self.maps and span.bytes:       # after a copy_file_range the kernel does it itself
             self.take_pages(req, span.target, span.bytes)
-        if failed:
-            return self.fail(req, COPY, span.source)
-        return fuse_reply_ioctl(req, 0, NULL, 0)
+        return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)
 
-    cdef int remap(self, fuse_req_t req, const flashfs_remap* asked) noexcept nogil:
+    cdef int change(self, Quiet function, int operation, uint64_t source, uint64_t size, uint64_t target,
+                    bint durable) noexcept nogil:
+        """Do what an ioctl asks, and release the device, which is held. Returns an errno, or 0; no exception is pending
+        then, for what follows may need the interpreter."""
+        cdef int64_t end = function(self, source, size, target, get_buffer(), self.t_ns())
+        self.note_change()
+        if end >= 0 and durable:
+            end = self.flush_after(end)
+        pthread_mutex_unlock(&self.device)
+        return self.code_of(operation, source) if end < 0 else 0
+
+    cdef int remap(self, fuse_req_t req, const flashfs_remap* asked, bint durable) noexcept nogil:
         """Ranges may overlap; an unknown flag is refused."""
         cdef bint move = (asked.flags & FLASHFS_REMAP_MOVE) != 0
-        cdef bint failed
+        cdef int failed
         if (asked.flags & ~FLASHFS_REMAP_MOVE or asked.bytes > self.size or asked.source > self.size - asked.bytes
                 or asked.target > self.size - asked.bytes):
             return fuse_reply_err(req, EINVAL)
-        if not self.writable:  # the kernel passes ioctls of a file that is open for reading only
+        if not self.writable:
             return fuse_reply_err(req, EROFS)
         if self.recorder is not None:
             self.recorder.note_from(_record.MOVE if move else _record.REMAP, asked.source, asked.target, asked.bytes)
         if not self.take_device(True):
             return fuse_reply_err(req, ENOTCONN)
-        failed = (<Quiet> do_move if move else <Quiet> do_remap)(
-            self, asked.source, asked.bytes, asked.target, get_buffer(), self.t_ns()) < 0
-        self.note_change()
-        pthread_mutex_unlock(&self.device)
+        failed = self.change(<Quiet> do_move if move else <Quiet> do_remap, REMAP, asked.source, asked.bytes,
+                             asked.target, durable)
         if self.maps and asked.bytes:
             self.take_pages(req, asked.target, asked.bytes)
             if move:
                 self.take_pages(req, asked.source, asked.bytes)
-        if failed:
-            return self.fail(req, REMAP, asked.source)
-        return fuse_reply_ioctl(req, 0, NULL, 0)
+        return fuse_reply_err(req, failed) if failed else fuse_reply_ioctl(req, 0, NULL, 0)
 
     # --- names and texts: rare, and with the interpreter
 
@@ -733,7 +747,9 @@ cdef class Session:
         out.fh = DISK
         out.open_flags = FOPEN_DIRECT_IO
         if ino == DISK:
-            if flags & O_DSYNC:  # O_SYNC includes it; only writes come with the flags of their file
+            if flags & O_ACCMODE == O_RDONLY:
+                out.fh = READING
+            elif flags & O_DSYNC:  # O_SYNC includes it; only writes come with the flags of their file
                 out.fh = DURABLE
             # Writes need not wait for each other. libfuse 3.14 has no name for this flag.
             out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES
@@ -759,7 +775,7 @@ cdef class Session:
         return fuse_reply_buf(req, <const char*> &out, sizeof(out))
 
     cdef int release(self, fuse_req_t req, uint64_t handle) noexcept nogil:
-        if handle > DURABLE:
+        if handle > READING:
             with gil:
                 self.texts.pop(handle, None)
         return fuse_reply_err(req, 0)
@@ -957,7 +973,9 @@ cdef void set_time(timespec* into, int64_t ns) noexcept nogil:
 
 
 cdef int64_t time_of(const timespec* found) noexcept nogil:
-    return <int64_t> found.tv_sec * 1_000_000_000 + found.tv_nsec
+    """In ns since the epoch; the first or last that 64 bits hold, if it lies beyond."""
+    cdef int64_t most = 9_223_372_035
+    return max(-most, min(most, <int64_t> found.tv_sec)) * 1_000_000_000 + found.tv_nsec
 
 
 cdef int64_t wall_ns() noexcept nogil:
@@ -1083,9 +1101,9 @@ cdef void on_statfs(fuse_req_t req, fuse_ino_t _) noexcept nogil:
     (<Session> session_of(req)).space(req)
 
 
-cdef void on_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int number, void* _, fuse_file_info* __, unsigned ___,
-                   const void* data, size_t size, size_t ____) noexcept nogil:
-    (<Session> session_of(req)).command(req, ino, number, data, size)
+cdef void on_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int number, void* _, fuse_file_info* info, unsigned __,
+                   const void* data, size_t size, size_t ___) noexcept nogil:
+    (<Session> session_of(req)).command(req, ino, number, data, size, info.fh)
 
 
 cdef void on_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,

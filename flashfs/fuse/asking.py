@@ -98,6 +98,20 @@ def daemon_of(image: str) -> int | None:
         return None
 
 
+def as_seen_here(pid: int, image: str) -> int:
+    """The pid that this process has to use for the daemon of ``image`` which calls itself ``pid``: another one, if the
+    daemon is in a pid namespace below this one."""
+    seen = daemon_of(image)
+    if seen is None or seen == pid:
+        return pid
+    try:
+        status = Path("/proc", str(seen), "status").read_text()
+    except OSError:
+        return pid
+    names = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
+    return seen if names and names[-1] == str(pid) else pid
+
+
 def stopped(image: str) -> int | None:
     """The process that has ``image`` open to serve it, if it was stopped. None also if the kernel does not say."""
     pid = daemon_of(image)

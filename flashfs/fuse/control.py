@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Tell = Callable[[bytes], None]
+DIGITS_MOST = 20  #: of a number in a command
 
 
 class Control:
@@ -70,7 +71,7 @@ class Control:
         from flashfs import inspect
         from flashfs.inspect import views
 
-        if not 1 <= len(words) <= 2 or not all(word.isdecimal() for word in words[1:]):
+        if not 1 <= len(words) <= 2 or not all(word.isdecimal() and len(word) <= DIGITS_MOST for word in words[1:]):
             raise UsageError(f"control dump {' '.join(words)}: use dump VIEW or dump VIEW NUMBER")
         with inspect.held():
             found = views.show(self._path(), words[0], int(words[1]) if words[1:] else None, trust=self._device.ftl)

@@ -47,7 +47,9 @@ class Control:
         return self._text("control")
 
     def pid(self) -> int:
-        return int(self._config()["pid"])
+        """The daemon's."""
+        config = self._config()
+        return asking.as_seen_here(int(config["pid"]), str(config["image"]))
 
     def image(self) -> str:
         return str(self._config()["image"])

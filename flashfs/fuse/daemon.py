@@ -110,11 +110,11 @@ def mount(request: Request, waiting: Callable[[], AbstractContextManager[None]] 
 
     ``waiting()`` is entered meanwhile, after the fork, so that it may start threads.
     """
-    with prepared(request) as cleared:
+    with prepared(request) as (cleared, let_go):
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
-            _become_daemon(request, reader, writer, cleared)
+            _become_daemon(request, reader, writer, cleared, let_go)
         os.close(writer)
         os.waitpid(child, 0)
         with waiting():
@@ -123,19 +123,26 @@ def mount(request: Request, waiting: Callable[[], AbstractContextManager[None]] 
 
 def serve(request: Request, ready: Callable[[Mounted], None]) -> None:
     """Mount in this process: calls ``ready`` once `disk` answers, returns when unmounted and checkpointed."""
-    with prepared(request) as cleared:
-        _serve(request, cleared, ready)
+    with prepared(request) as (cleared, let_go):
+
+        def mounted(found: Mounted) -> None:
+            let_go()
+            ready(found)
+
+        _serve(request, cleared, mounted)
 
 
 @contextmanager
-def prepared(request: Request) -> Iterator[list[str]]:
+def prepared(request: Request) -> Iterator[tuple[list[str], Callable[[], None]]]:
     """Check the request, clear away the corpse of an earlier mount (yields what was done), and check the mountpoint. A
-    mountpoint that was made here is removed again if the mount inside fails."""
+    mountpoint that was made here is removed again if the mount inside fails. No other process mounts there until the
+    function that is yielded too is called: call it once this one has."""
     _check(request)
     cleared = mounts.clear_corpse(request.mountpoint)
     made = mounts.check_mountpoint(request.mountpoint)
     try:
-        yield cleared
+        with mounts.turn(request.mountpoint) as let_go:
+            yield cleared, let_go
     except BaseException:
         if made:
             with suppress(OSError):  # it is a mountpoint all the same, or not empty
@@ -162,7 +169,9 @@ def _check(request: Request) -> None:
     mounts.require_other("--log", request.log, request.image)
 
 
-def _become_daemon(request: Request, reader: int, writer: int, cleared: list[str]) -> NoReturn:
+def _become_daemon(
+    request: Request, reader: int, writer: int, cleared: list[str], let_go: Callable[[], None]
+) -> NoReturn:
     """The child: forks once more, so that the daemon is an orphan and can never get a terminal."""
     code = 1
     parent = _Parent(writer)
@@ -176,6 +185,7 @@ def _become_daemon(request: Request, reader: int, writer: int, cleared: list[str
         _redirect(request.log)
 
         def ready(mounted: Mounted) -> None:
+            let_go()
             parent.tell(mounted=vars(mounted))
             parent.let_go()
 
@@ -374,7 +384,7 @@ async def _until_unmounted(
             async def stop_on_signal() -> None:
                 async for number in signals:
                     log.info("%s: unmounting %s", signal.Signals(number).name, request.mountpoint)
-                    users = mounts.loops_of(request.mountpoint / "disk")
+                    users = mounts.loops_of(request.mountpoint / "disk", own.device if own is not None else None)
                     if users:
                         log.warning("disk is still used by %s: what it has not written is lost", users[0])
                     server.request_stop()
@@ -383,8 +393,10 @@ async def _until_unmounted(
                 await server.run(task_status=task_status)
                 nursery.cancel_scope.cancel()
 
+            own: mounts.Mount | None = None
             nursery.start_soon(stop_on_signal)
             await nursery.start(serve_until_end)
+            own = mounts.at(request.mountpoint)
             recovery = device.recovery
             summary = recovery.summary()
             log.info("%s at %s: %s", request.image, request.mountpoint, summary)
@@ -458,7 +470,8 @@ def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
         hint = " (`flashfs down` undoes `flashfs up`)" if mount and mount.source.startswith("/dev/loop") else ""
         raise UsageError(f"{mountpoint} is no flashfs mount: {mounts.instead(mountpoint, mount)}{hint}")
     try:
-        pid = mounts.text(mountpoint, "config.json", PATIENCE_S)["pid"]
+        says = mounts.text(mountpoint, "config.json", PATIENCE_S)["pid"]
+        pid = asking.as_seen_here(says, mount.source)
     except PermissionError:
         raise FlashfsError(f"{mountpoint} belongs to another user: unmount it as that user") from None
     except (OSError, asking.DeadError) as error:  # it died after the first line, or was dying
@@ -466,7 +479,7 @@ def unmount(mountpoint: Path, timeout_s: float = 600.0) -> Unmounted:
         if not cleared:
             raise FlashfsError(f"{mountpoint} does not answer: config.json: {error}") from None
         return unmounted_dead(cleared, Path(mount.source))
-    with _Daemon(pid) as daemon:
+    with _Daemon(pid, says) as daemon:
         warnings = mounts.ask(mountpoint, lambda: _flush(mountpoint / "disk"), timeout_s=None)
         _release(mount, pid)
         _await_end(daemon, mount, pid, timeout_s)
@@ -533,14 +546,15 @@ def _flush(disk: Path) -> list[str]:
 
 
 class _Daemon:
-    """The process that serves a mount, which is not our child. By a pidfd, because process numbers are reused."""
+    """The process that serves a mount, which is not our child. By a pidfd, because process numbers are reused.
+    ``says``: what it calls itself, in its own pid namespace."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, says: int) -> None:
         self._words = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._words.setblocking(False)
         self._listens = True
         try:
-            self._words.bind(words_address(pid))
+            self._words.bind(words_address(says))
         except OSError:  # another `umount` listens
             self._listens = False
         try:

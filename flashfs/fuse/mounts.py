@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -201,9 +202,7 @@ def check_fuse() -> None:
 def check_mountpoint(path: Path) -> bool:
     """Raise unless ``path`` is an empty directory with nothing mounted on it; one that is only missing itself, in a
     folder that exists, is made. Returns whether it was made: a caller that fails later removes it."""
-    over = at(path)
-    if over is not None:
-        raise FlashfsError(f"{path} is already mounted ({over.fs_type} of {over.source}): unmount it first")
+    require_free(path)
     missing = not path.exists()
     if missing:
         try:
@@ -258,18 +257,68 @@ def text(folder: Path, name: str, timeout_s: float | None = asking.ANSWER_S) -> 
     return found
 
 
-def loops_of(disk: Path) -> list[Path]:
-    """The loop devices whose backing file is ``disk``, by whatever path: a bind mount has another."""
-    mount = at(disk.parent)
-    seen = [one for one in table() if mount is not None and one.device == mount.device]
+def loops_of(disk: Path, device: str | None = None) -> list[Path]:
+    """The loop devices whose backing file is ``disk``, by whatever path: a bind mount has another. ``device``: the
+    mount's "major:minor", for a caller that knows it: the mount may have been moved. The names alone are compared: to
+    open a loop device is a request to its `disk`, which a server that asks here may be the one to answer."""
+    mount = at(disk.parent) if device is None else None
+    device = mount.device if mount is not None else device
+    seen = [one for one in table() if one.device == device]
     names = {disk, *(one.mountpoint / disk.name for one in seen if one.root == "/"),
              *(one.mountpoint for one in seen if one.root == f"/{disk.name}")}  # fmt: skip
     found = []
     for backing in sorted(Path("/sys/block").glob("loop*/loop/backing_file")):
+        loop = Path("/dev", backing.parent.parent.name)
         with suppress(OSError):  # detached while we look
             if Path(os.fsdecode(backing.read_bytes().rstrip(b"\n"))) in names:
-                found.append(Path("/dev", backing.parent.parent.name))
+                found.append(loop)
     return found
+
+
+def leave(device: str, image: str) -> None:
+    """Detach each mount of ``image`` with that "major:minor", wherever it is by now. For the process that has the image
+    locked: the number alone may be another mount's by now."""
+    for one in table():
+        if (one.device, one.fs_type, one.source) == (device, FS_TYPE, image):
+            release(one.mountpoint, lazy=True)
+
+
+@contextmanager
+def turn(mountpoint: Path) -> Iterator[Callable[[], None]]:
+    """One mount at a time at ``mountpoint``, from the look at what is there to the mount itself: holds a lock of the
+    folder, until the function that it yields is called. FlashfsError if another mount was first."""
+    try:
+        fd = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield lambda: None  # a folder that may not be read: no lock
+        return
+    try:
+        while not _locked(fd):
+            require_free(mountpoint)
+            time.sleep(0.01)
+        require_free(mountpoint)
+        yield lambda: fcntl.flock(fd, fcntl.LOCK_UN)
+    finally:
+        fcntl.flock(fd, fcntl.LOCK_UN)  # a child process may still have it open
+        os.close(fd)
+
+
+def _locked(fd: int) -> bool:
+    """Take the lock of an open folder; False if another has it. True, too, where there are no such locks."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def require_free(mountpoint: Path) -> None:
+    """FlashfsError if something is mounted there."""
+    over = at(mountpoint)
+    if over is not None:
+        raise FlashfsError(f"{mountpoint} is already mounted ({over.fs_type} of {over.source}): unmount it first")
 
 
 def mounts_of(source: Path) -> list[Path]:

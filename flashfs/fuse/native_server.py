@@ -52,6 +52,7 @@ class NativeServer:
         )  # fmt: skip
         session = self._session = Session(self._device, tree, realtime=self._realtime, recorder=self._recorder)
         self._mount(session)
+        tree.mounted()
         token = trio.lowlevel.current_trio_token()
         hello = trio.Event()
         try:
@@ -68,6 +69,7 @@ class NativeServer:
                     nursery.cancel_scope.cancel()
         finally:
             session.unmount()
+            tree.left()
 
     async def _announce(self, hello: trio.Event, task_status: trio.TaskStatus[None]) -> None:
         await hello.wait()

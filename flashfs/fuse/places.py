@@ -79,7 +79,16 @@ class NbdPlace:
         return self.served.image
 
     def text(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._ask(lambda: json.loads(self._asked(f"text {name}").read()))
+        def read() -> dict[str, Any]:
+            answer = self._asked(f"text {name}").read()
+            if not answer:
+                raise asking.DeadError(f"{self.name}: process {self.served.pid} ended while it was asked")
+            said: dict[str, Any] = json.loads(answer)
+            return said
+
+        found = self._ask(read)
+        if "error" in found:  # of a server that is closing its image; no text has such a key
+            raise FlashfsError(f"{self.name}: {found['error']}")
         return found
 
     def give(self, command: str, progress: Progress | None) -> dict[str, Any]:

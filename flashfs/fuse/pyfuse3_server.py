@@ -407,6 +407,7 @@ class Pyfuse3Server:
         handlers = (RealtimeHandlers if self._realtime else Handlers)(self._device, tree, traffic, self._recorder)
         others = open_sessions()
         mount(handlers, self._mountpoint, mounts.options(self._device.path or "memory", allow_other=self._allow_other))
+        tree.mounted()
         try:
             (descriptor,) = open_sessions() - others
             self._turns = handlers.turns = Turns(descriptor)
@@ -417,6 +418,7 @@ class Pyfuse3Server:
         finally:
             self._turns = None
             pyfuse3.close(unmount=True)
+            tree.left()
 
     async def _announce(self, handlers: Handlers, task_status: trio.TaskStatus[None]) -> None:
         await handlers.ready.wait()

@@ -85,6 +85,7 @@ class Tree:
         self._started_s = time.monotonic()
         self._host_disk = HostDisk(device.path)
         self._disk = mountpoint / "disk"
+        self.device_number: str | None = None  # "major:minor" of the mount
         self._uid, self._gid = os.getuid(), os.getgid()
         self._time_ns = time.time_ns()
         changed_ns = self._time_ns if about.changed_ns is None else about.changed_ns
@@ -127,9 +128,23 @@ class Tree:
         image was to blame, and the log says it in words."""
         return self._host_disk.errno_of(operation, offset, error)
 
+    def mounted(self) -> None:
+        """Call once mounted. The path may change, and the mount may move; its device number stays."""
+        mount = mounts.at(self._disk.parent)
+        self.device_number = mount.device if mount is not None else None
+
+    def left(self) -> None:
+        """Call once the server has unmounted: it does so by the mount's first path, where it may be no more."""
+        if self.device_number is not None and self.device.path is not None:
+            mounts.leave(self.device_number, str(self.device.path))
+
     def is_used(self) -> bool:
         """True if a loop device is on `disk`, which must not be emptied by mistake then."""
-        return bool(mounts.loops_of(self._disk))
+        return bool(self.users())
+
+    def users(self) -> list[Path]:
+        """The loop devices on `disk`."""
+        return mounts.loops_of(self._disk, self.device_number)
 
     def is_text(self, inode: int) -> bool:
         """True for the files beside `disk`."""

@@ -37,7 +37,7 @@ cdef extern from "embed.h" nogil:
         int (*trim)(void*, uint32_t, uint64_t, uint32_t)
         int (*zero)(void*, uint32_t, uint64_t, uint32_t)
         int (*extents)(void*, uint32_t, uint64_t, uint32_t, nbdkit_extents*)
-    const uint32_t NBDKIT_FLAG_FUA, NBDKIT_FLAG_REQ_ONE
+    const uint32_t NBDKIT_FLAG_FUA
     const uint32_t NBDKIT_EXTENT_HOLE, NBDKIT_EXTENT_ZERO
     const int NBDKIT_FUA_NATIVE
     void nbdkit_set_error(int)
@@ -209,22 +209,18 @@ cdef class Export:
         add_to(&self.under_way, -1)
         return self.fail(operation, offset) if result < 0 else result
 
-    cdef int tell_extents(self, uint64_t offset, uint64_t size, bint one, nbdkit_extents* extents) noexcept nogil:
-        cdef uint64_t end = offset + size
-        cdef uint32_t kind
-        cdef int64_t n
-        while offset < end:
+    cdef int tell_extents(self, uint64_t offset, uint64_t size, nbdkit_extents* extents) noexcept nogil:
+        """The first extent of the range, and no more: nbdkit sends each one by itself, and with several it aborts when
+        a client leaves in between. The protocol allows that; the client asks for the rest."""
+        cdef uint32_t kind = 0
+        cdef int64_t n = 0
+        while n == 0:                       # a trim or a write may come between the two
             kind = NBDKIT_EXTENT_HOLE | NBDKIT_EXTENT_ZERO
-            n = self.run(EXTENTS, <Quiet> to_mapped, offset, end - offset, NULL)
+            n = self.run(EXTENTS, <Quiet> to_mapped, offset, size, NULL)
             if n == 0:
                 kind = 0
-                n = self.run(EXTENTS, <Quiet> to_unmapped, offset, end - offset, NULL)
-            if n < 0 or nbdkit_add_extent(extents, offset, n, kind) < 0:
-                return -1
-            if one:
-                break
-            offset += n
-        return 0
+                n = self.run(EXTENTS, <Quiet> to_unmapped, offset, size, NULL)
+        return -1 if n < 0 else nbdkit_add_extent(extents, offset, n, kind)
 
 
 cdef object KEPT = None
@@ -288,7 +284,7 @@ cdef int on_trim(void* of, uint32_t count, uint64_t offset, uint32_t flags) noex
 
 cdef int on_extents(void* of, uint32_t count, uint64_t offset, uint32_t flags,
                     nbdkit_extents* extents) noexcept nogil:
-    return (<Export> of).tell_extents(offset, count, (flags & NBDKIT_FLAG_REQ_ONE) != 0, extents)
+    return (<Export> of).tell_extents(offset, count, extents)
 
 
 cdef void add_callbacks "add_callbacks"(nbdkit_plugin* to) noexcept nogil:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from flashfs.errors import FlashfsError, UsageError, one_line
 from flashfs.fuse.control import Control
 from flashfs.fuse.nbd_servers import address
 from flashfs.fuse.tree import encoded
@@ -41,13 +42,17 @@ class Asked:
 
     def _answer(self, line: str, tell: Callable[[bytes], None]) -> None:
         kind, _, rest = line.partition(" ")
-        with self._export:  # nothing changes meanwhile
-            if kind == "text" and rest in self._texts:
-                answer = encoded(self._texts[rest]())
-            elif kind == "control":
-                answer, _ = self._control.obey(rest.encode(), tell)
-            else:
-                answer = json.dumps({"error": f"{line!r} is no question", "exit_code": 2}).encode() + b"\n"
+        try:
+            with self._export:  # nothing changes meanwhile
+                if kind == "text" and rest in self._texts:
+                    answer = encoded(self._texts[rest]())
+                elif kind == "control":
+                    answer, _ = self._control.obey(rest.encode(), tell)
+                else:
+                    raise UsageError(f"{line!r} is no question")
+        except FlashfsError as error:  # the image is being closed, say
+            why, code = one_line(error)
+            answer = json.dumps({"error": why, "exit_code": code}).encode() + b"\n"
         tell(answer)
 
 

@@ -18,7 +18,8 @@
 
 #define NBDKIT_API_VERSION 2
 /* One thread for each connection. With several, nbdkit 1.32 sends on a socket that another of them has closed, and
- * aborts, when a client leaves before it has read what it asked for. */
+ * aborts, when a client leaves before it has read what it asked for. It does so in one thread too if a reply has
+ * several extents: so ours have one (Export.tell_extents). */
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS
 #include <nbdkit-plugin.h>
 

@@ -287,7 +287,7 @@ def test_clone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("create x --op ten", 2, "--op ten: use a share above 0, as 0.1 or 10%"),
         ("create x --op 10 --size 16M", 2, "op is 10, which is 1000 %: did you mean 0.1?"),
         ("replay uniform:ops=1k --op 25 --size 64M", 2, "op is 25, which is 2500 %: did you mean 0.25?"),
-        ("replay uniform:ops=1k --dram 10", 1, "--dram 10 is 10 B: pagemap needs 1141828 bytes here at least (1.1"),
+        ("replay uniform:ops=1k --dram 10", 1, "--dram 10 is 10 B: pagemap needs 1142852 bytes here at least (1.1"),
         ("reproduce nosuch", 2, "nosuch: no such paper; use dftl, "),
         ("reproduce slimftl 99", 2, "slimftl 99: no such figure; use 2, 3, 6, 8, 9, 10, 11, 12, 11runs, groups, map\n"),
         ("crash replay garbage", 2, "'garbage' is not understood; a line looks like: ftl=slimftl preset=tiny-16 cut="),

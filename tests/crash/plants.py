@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flashfs.crash.bench import Bench
-from flashfs.engine.recovery import recovery, scan
+from flashfs.engine.recovery import log_reader, recovery
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -61,8 +61,8 @@ def empty_flush(patch: pytest.MonkeyPatch) -> None:
 
 def lost_newest_trim(patch: pytest.MonkeyPatch) -> None:
     """The last record of each trim page is overlooked."""
-    records = scan.trim_records
-    patch.setattr(scan, "trim_records", lambda raw: records(raw)[:-1])
+    records = log_reader.trim_records
+    patch.setattr(log_reader, "trim_records", lambda raw: records(raw)[:-1])
 
 
 def trimmed_pages_come_back(patch: pytest.MonkeyPatch) -> None:

@@ -288,14 +288,14 @@ def test_a_checkpoint_of_another_device(rig: Rig, monkeypatch: pytest.MonkeyPatc
     rig.write(1)
     rig.device.close()
     from flashfs.engine.device import metalog
-    from flashfs.engine.recovery import recovery
+    from flashfs.engine.recovery import found
 
     class Less(metalog.LoadedCheckpoint):
         def __init__(self, *how: Any) -> None:
             super().__init__(*how)
             del self.sections["pool"]
 
-    monkeypatch.setattr(recovery, "LoadedCheckpoint", Less)
+    monkeypatch.setattr(found, "LoadedCheckpoint", Less)
     with pytest.raises(CorruptError, match="does not fit this device"):
         rig.open()
 

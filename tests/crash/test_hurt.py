@@ -224,7 +224,7 @@ def silent(patch: pytest.MonkeyPatch) -> None:
     class Planted(recovery.Recovery):  # type: ignore[misc, name-defined]
         def run(self) -> Any:
             report = super().run()
-            self.work.alarms.clear()
+            self.found.alarms.clear()
             return report
 
     patch.setattr(recovery, "Recovery", Planted)

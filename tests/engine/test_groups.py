@@ -338,7 +338,7 @@ def test_power_cuts_and_deaths_of_the_host(mode: str, cases: int, monkeypatch: p
         try:
             return run(self)
         finally:
-            undone.append(self.work.figures.get("undone_groups", 0))
+            undone.append(self.found.figures.get("undone_groups", 0))
 
     monkeypatch.setattr(recovery.Recovery, "run", counted)
     campaign(mode, 1, cases, undone)

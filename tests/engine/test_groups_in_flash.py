@@ -194,7 +194,7 @@ def test_power_cuts_and_deaths_of_the_host(ftl: str, mode: str, n: int, monkeypa
         try:
             return recover(self)
         finally:
-            undone.append(self.work.figures.get("undone_groups", 0))
+            undone.append(self.found.figures.get("undone_groups", 0))
 
     monkeypatch.setattr(recovery.Recovery, "run", counted)
     for case in cases(ftl, mode, n, monkeypatch):

@@ -94,6 +94,34 @@ def test_bad_blocks_and_modes_stay(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.parametrize("grown", [False, True])
+def test_what_is_derived_knows_of_bad_blocks(tmp_path: Path, grown: bool) -> None:
+    """SlimFTL's virtual blocks: of the good blocks, also if a block has gone bad since they were derived."""
+    chip = Geometry(page_bytes=512, pages_per_block=16, blocks=128, lpas=1400)
+    path, bad = tmp_path / "chip", 12
+    nandimg.create(path, chip)
+    with closing(nandimg.open_image(path)) as image:
+        for block in () if grown else range(7, 7 + bad):
+            image.chip.mark_factory_bad(block)
+    with Device.open(path, ftl="slimftl") as device:
+        derived = int(device.options["virtual_blocks"])
+    if grown:
+        with closing(nandimg.open_image(path)) as image:
+            for block in range(60, 60 + bad):
+                image.chip.retire_block(block)
+    resizing.resize(path, 1300 * 512)
+    with Device.open(path) as device:
+        assert int(device.options["virtual_blocks"]) == derived - (bad if grown else 0)
+        for lpa in [*range(1300), *range(0, 1300, 3)]:
+            device.write(lpa * 512, lpa.to_bytes(4, "little") * 128)
+        device.flush()
+        assert device.problems() == []
+    with pytest.raises(BindError, match=r"good blocks leave|can export"):
+        resizing.resize(path, 1800 * 512)
+    with Device.open(path) as device:
+        assert device.read(5 * 512, 512) == (5).to_bytes(4, "little") * 128
+
+
 @pytest.mark.parametrize("plp", [False, True])
 def test_a_crashed_image_is_recovered_on_the_way(tmp_path: Path, plp: bool) -> None:
     path, model = tmp_path / "image", dict[int, bytes]()

@@ -84,7 +84,7 @@ def recoveries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, int], An
         try:
             return run(self)
         finally:
-            seen.append((self.work.figures, self.parts["mapping"]))
+            seen.append((self.found.figures, self.parts["mapping"]))
 
     monkeypatch.setattr(recovery.Recovery, "run", watched)
     return seen

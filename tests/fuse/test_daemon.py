@@ -129,6 +129,7 @@ def test_refusals_leave_nothing(chip: Path, mountpoint: Path, tmp_path: Path) ->
     flashfs("mount", chip, mountpoint, "--sync", "sometimes", code=2)
     flashfs("mount", chip, mountpoint, "--dram", "much", code=2)
     flashfs("mount", chip, mountpoint, "--log", tmp_path / "no" / "log", code=2)
+    assert "this is the image itself" in flashfs("mount", chip, mountpoint, "--log", chip, code=2).stderr
     flashfs("umount", mountpoint, code=2)
     assert mounts.at(mountpoint) is None
     flashfs("mount", chip, mountpoint)

@@ -107,6 +107,24 @@ def test_up_says_so(small: Small, need_loop: None, tmp_path: Path) -> None:
     assert not (up_registry.RUN / str(inspect(chip).uuid)).exists()
 
 
+def test_a_remap_says_so(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
+    """A scheme that copies needs room for the copies; what was there stays."""
+    chip = small(8)
+    data = os.urandom(4 * MIB)
+    with Device.open(chip, ftl="pagemap") as device:
+        device.write(0, data)
+    disk = os.statvfs(chip.parent)
+    with (chip.parent / "filler").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, disk.f_bavail * disk.f_frsize)
+    assert cli.run(["remap", str(chip), "32M", "0", "4M"]) == 1
+    said = capsys.readouterr().err
+    assert f"the host's disk is full below {chip}" in said
+    assert said.count("\n") == 1
+    (chip.parent / "filler").unlink()
+    with Device.open(chip) as device:
+        assert device.read(0, 4 * MIB) == data
+
+
 def test_up_of_what_is_up_says_so(small: Small, need_loop: None, tmp_path: Path) -> None:
     chip, target = small(8), tmp_path / "files"
     assert "the host's disk" not in flashfs("up", chip, target).stderr

@@ -193,6 +193,25 @@ def test_the_command_remap(one: Stand) -> None:
     assert inspect.problems(one.image, True) == []
 
 
+def test_commands_of_a_file_that_is_open_for_reading(one: Stand) -> None:
+    """The kernel passes them; a file that is open with O_SYNC has a flush after each."""
+    with one.disk.open("r+b", buffering=0) as disk:
+        disk.write(b"a" * PAGE)
+    with one.disk.open("rb", buffering=0) as disk:
+        fd = disk.fileno()
+        for call in (commands.copy, commands.remap):
+            assert refused(lambda: call(fd, 0, MIB, PAGE)) == errno.EBADF  # noqa: B023
+        assert os.pread(fd, PAGE, MIB) == bytes(PAGE)
+    fd = os.open(one.disk, os.O_RDWR | os.O_SYNC)
+    for n, call in enumerate((commands.copy, commands.remap), 1):
+        call(fd, 0, n * MIB, PAGE)
+    os.close(fd)
+    one.kill()
+    one.mount()
+    with one.disk.open("rb", buffering=0) as disk:
+        assert [os.pread(disk.fileno(), PAGE, n * MIB) for n in range(3)] == [b"a" * PAGE] * 3
+
+
 def test_remap_on_the_command_line(one: Stand, capsys: pytest.CaptureFixture[str]) -> None:
     """On the mount, and on the image once it is free."""
     with one.disk.open("r+b", buffering=0) as disk:

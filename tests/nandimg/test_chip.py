@@ -77,6 +77,30 @@ BREACHES: dict[str, tuple[Callable[[Any], object], str, int, int]] = {
 
 
 @pytest.mark.parametrize("faulty", [False, True])
+@pytest.mark.parametrize("name", ["retire_block", "erase_count", "block_health", "synced_pages"])
+def test_a_block_that_is_not_there_is_refused(chip: Any, name: str, faulty: bool) -> None:
+    before = state(chip)
+    with pytest.raises(ValueError, match="block 8: the chip has 8, from 0 on"):
+        getattr(FaultyNand(chip) if faulty else chip, name)(8)
+    assert state(chip) == before
+
+
+def test_a_cause_that_is_not_counted_is_refused(chip: Any) -> None:
+    calls: dict[str, tuple[Any, ...]] = {
+        "read_page": (0, 0), "erase_block": (0,), "program_page": (0, 0, None, b""), "read_spare_area": (0, 0)
+    }  # fmt: skip
+    for name, arguments in calls.items():
+        for cause in (-1, 16):
+            with pytest.raises(ValueError, match=f"cause {cause}: use 0 to 15"):
+                getattr(chip, name)(*arguments, cause)
+
+
+def test_a_factory_bad_block_that_is_not_there_is_refused() -> None:
+    with pytest.raises(nandimg.ImageError, match="block 8: the chip has 8"):
+        memory_image(GEOMETRY, factory_bad=(1, 8))
+
+
+@pytest.mark.parametrize("faulty", [False, True])
 @pytest.mark.parametrize("breach", BREACHES)
 def test_a_breach_names_operation_address_and_rule_and_changes_nothing(chip: Any, breach: str, faulty: bool) -> None:
     chip.program_page(2, 0, page_of(1), b"one")

@@ -11,10 +11,12 @@ import sys
 import uuid
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import nandimg
+import nandimg.image
 from nandimg import PRESETS, Geometry, ImageError, NandError, checksum, inspect, open_image
 from nandimg.image import HEADER_BYTES
 
@@ -408,3 +410,38 @@ def test_a_header_that_was_written_as_often_as_can_be_is_not_written_again(path:
             image.bind("some", {}, 24)
         assert not image.header.ftl
     assert path.read_bytes() == before
+
+
+def test_a_chip_that_cannot_be_opened_says_why(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It closes the file itself: its descriptor may be another file's by then."""
+    others: list[int] = []
+
+    def without_memory(header: Any, fd: int, where: Path, readonly: bool = False) -> Any:
+        os.close(fd)
+        others.append(os.open("/dev/null", os.O_RDONLY))
+        assert others[-1] == fd
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(nandimg.image, "_chip", without_memory)
+    with pytest.raises(OSError, match=os.strerror(errno.ENOMEM)):
+        open_image(path)
+    os.fstat(others[0])
+    os.close(others[0])
+
+
+def test_bad_blocks_outlive_a_death_while_a_binding_is_undone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(open_image(path)) as blank:
+        for block in (1, 3):
+            blank.chip.mark_factory_bad(block)
+
+    def dies(fd: int, start: int) -> None:
+        raise KeyboardInterrupt
+
+    bound = open_image(path)
+    bound.bind("pagemap", {}, 0)
+    with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
+        context.setattr(nandimg.image, "_empty", dies)
+        bound.give_back()
+    bound.close()
+    with closing(open_image(path)) as found:
+        assert [block for block in range(GEOMETRY.blocks) if found.chip.block_health(block)] == [1, 3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import random
@@ -29,6 +30,7 @@ from flashfs.fuse import nbd_servers, places
 from flashfs.fuse.asking import DeadError
 from flashfs.fuse.nbd_request import Request
 from flashfs.nbd import server
+from flashfs.nbd.asked import Asked
 from flashfs.poll import readable
 from nandimg import Geometry, image
 
@@ -80,6 +82,68 @@ def test_fio_verifies(export: Serve, ftl: str, size: str) -> None:
         f"--io_size={size}", "--iodepth=4", "--verify=crc32c", "--verify_fatal=1", "--fsync=64", "--randseed=5",
         "--verify_state_save=0",
     )  # fmt: skip
+    one.end()
+
+
+def test_clients_that_leave_while_they_ask_for_the_map(export: Serve) -> None:
+    """nbdkit sends each extent of a reply by itself, and ends if a client leaves in between."""
+    one = export()
+    with Client(one.path) as client:
+        for at in range(0, 8 * MIB, 8192):
+            assert client.write(at, b"m" * 4096) == 0
+    begin = time.monotonic()
+    assert len(one.extents()) == 2048
+    took_s = time.monotonic() - begin
+    for turn in range(20):
+        asks = subprocess.Popen(["nbdinfo", "--map", one.uri], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(took_s * turn / 20)
+        asks.kill()
+        asks.wait()
+    assert one.extents()[0] == (0, 4096, True)
+    one.end()
+
+
+def test_a_question_while_the_image_is_being_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer in one line, or none if the process has ended."""
+
+    class Closed:
+        def __enter__(self) -> None:
+            raise FlashfsError("the image is being closed")
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    asked = object.__new__(Asked)
+    asked._export = Closed()  # type: ignore[assignment]
+    said: list[bytes] = []
+    asked._answer("text smart.json", said.append)
+    assert json.loads(said[0]) == {"error": "the image is being closed", "exit_code": 1}
+    place = places.NbdPlace(nbd_servers.Serving("chip.nand", None, os.getpid(), "nbd:"))
+    for answer, error, words in ((said[0], FlashfsError, "is being closed"), (b"", DeadError, "ended while it was")):
+        monkeypatch.setattr(place, "_asked", lambda line, found=answer: io.BytesIO(found))
+        with pytest.raises(error, match=words):
+            place.text("smart.json")
+
+
+def test_extents_beside_trims(export: Serve) -> None:
+    """A page that is written and trimmed all the time: each answer has an extent."""
+    one = export()
+    ends = threading.Event()
+
+    def churn() -> None:
+        with Client(one.path) as client:
+            while not ends.is_set():
+                assert client.write(0, b"c" * 4096) == 0
+                assert client.do(ZEROES, 0, 4096) == 0
+
+    beside = threading.Thread(target=churn)
+    beside.start()
+    try:
+        for _ in range(40):
+            assert sum(length for _, length, _ in one.extents()) == SIZE
+    finally:
+        ends.set()
+        beside.join()
     one.end()
 
 
@@ -324,7 +388,8 @@ def test_live(export: Serve, chip: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert place.text("map.json")["blocks"] == len(place.text("map.json")["erases"])
     config = place.text("config.json")
     assert (config["pid"], config["uri"], config["asked"]["sync"]) == (one.pid, one.uri, "flush")
-    assert "no question" in place.text("nonsense")["error"]
+    with pytest.raises(FlashfsError, match="no question"):
+        place.text("nonsense")
     assert cli.run(["top", str(chip), "--once", "--interval", "0.05"]) == 0
     assert "slimftl" in capsys.readouterr().out
     one.end()

@@ -1,1 +1,1 @@
-"""Mutation testing of the compiled modules: docs/coverage.md has the method and the results."""
+"""Mutation testing of the compiled modules: docs/mutants.md has the method and the results."""

@@ -44,6 +44,8 @@ NAMES = """
     flashfs/ftl/remapssd/rmm flashfs/ftl/remapssd/mapping flashfs/ftl/remapssd/counts flashfs/ftl/learnedftl/mapping
     flashfs/ftl/hpftl/mapping flashfs/ftl/sftl/mapping flashfs/ftl/leaftl/group flashfs/ftl/fast/mapping
     flashfs/ftl/fast/merges flashfs/engine/device/durable flashfs/engine/device/writer flashfs/engine/device/upkeep
+    flashfs/engine/recovery/found flashfs/engine/recovery/log_reader flashfs/engine/recovery/clean_start
+    flashfs/engine/recovery/block_states flashfs/engine/recovery/mend flashfs/engine/recovery/follow
 """
 MODULES = tuple(f"{name}.pyx" for name in NAMES.split())
 COPIED = ("flashfs", "nandimg", "tests", "bench", "tools", "docs", "examples", "pyproject.toml", "README.md", "SPEC.md",

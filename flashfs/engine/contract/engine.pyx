@@ -77,7 +77,9 @@ cdef class Engine:
         return (<Owner> self.owner_at[KIND_TRANSLATION]).ids if self.owner_at[KIND_TRANSLATION] != NULL else 0
 
     cdef int kind_of(self, uint32_t block) noexcept nogil:
-        """The kind of pages in a block: user pages, unless the block's stream belongs to the owner of another kind."""
+        """The kind of pages in a block, a KIND_ number: user pages, unless the block's stream belongs to the owner of
+        another kind. It is user pages, too, for blocks of the metadata log, whose stream has no owner. For a free block
+        it is the kind that the block held last."""
         cdef int kind
         for kind in range(KINDS):
             if (self.owner_at[kind] != NULL
@@ -87,7 +89,7 @@ cdef class Engine:
 
     cdef int close(self, uint32_t block) noexcept nogil:
         """Placement fills this block no further: it becomes a candidate for cleaning or, if cleaning skips its stream,
-        for an erase once it has no live page."""
+        for an erase once it has no live page. One that is closed or a candidate already may be given again."""
         self.pool.close(block)
         if self.cleaning.cleans(self.pool.stream[block]):
             self.victims.candidate(block)
@@ -96,7 +98,8 @@ cdef class Engine:
         return 0
 
     cdef int lose(self, int kind, uint32_t ppa) except -1:
-        """Report to the owner of that kind that a page is lost."""
+        """Report to the owner of that kind that its page at ``ppa`` is lost: it is not live, or not a page of that
+        kind. Does nothing for a kind without an owner. Raises what ``Owner.page_lost`` raises."""
         if self.owner_at[kind] != NULL:
             (<Owner> self.owner_at[kind]).page_lost(ppa)
         return 0
@@ -128,7 +131,10 @@ cdef class Engine:
             raise NotImplementedError
 
     cdef int64_t open_block(self, int die, int stream, bint worn, int cause) except -1 nogil:
-        """Open an erased block; syncs first if only pending blocks are left. DeviceFullError if there is none."""
+        """Open an erased block; returns its number. ``die``: the die to take it from, or, if that has no free block,
+        the next die that has one; -1: the dies take turns. ``worn``: the most worn free block of all dies instead. The
+        erase is counted under ``cause``; a block whose erase fails is marked bad, and the next one is taken. Syncs
+        first if too few blocks are free and others become free by it. DeviceFullError if there is none."""
         with gil:
             raise NotImplementedError
 
@@ -187,9 +193,9 @@ cdef class Engine:
         return 0
 
     cdef int pad(self, uint32_t block, uint32_t n) except -1 nogil:
-        """Program ``n`` padding pages in an open block, for a placement that leaves a hole before the next page. Fewer
-        are programmed if the block takes no more (see ``pool.next_page``): after a failed program, or once it is full,
-        the block is given up (``Placement.failed``)."""
+        """Program ``n`` padding pages in an open block, for a placement that leaves a hole before the next page; ``n``
+        must not exceed the pages left. Fewer are programmed if the block takes no more (see ``pool.next_page``): after
+        a failed program, or once it is full, the block is given up (``Placement.failed``)."""
         with gil:
             raise NotImplementedError
 
@@ -199,8 +205,7 @@ cdef class Engine:
             raise NotImplementedError
 
     def carry(self, uint32_t pages):
-        """Allocate the lists for moves of groups of blocks with up to ``pages`` live pages: about 40 bytes per page,
-        once."""
+        """Allocate the lists for moves of groups of blocks with up to ``pages`` live pages: 33 bytes per page, once."""
         raise NotImplementedError
 
     cdef int relocate(self, uint32_t block, int stream, int cause) except -1 nogil:

@@ -69,7 +69,9 @@ cdef class Mapping(Hooks):
         """Fill in the scheme's own OOB bytes of the ``at.n`` pages about to be programmed there, the host's or moved
         ones; ``at.choice`` is as placement gave it. ``oob`` points at the first page's bytes; the next page's are
         ``oob_bytes`` further. The pages are part of a run in this block: ``before`` pages of it precede them and
-        ``behind`` pages follow, and ``lpas`` can be indexed that far in both directions."""
+        ``behind`` pages follow, and ``lpas`` can be indexed that far in both directions. Called before the program, if
+        ``scheme_oob`` is not 0. All ``scheme_oob`` bytes of each page must be set: they hold those of earlier pages. If
+        it raises, none of these pages is programmed, and the request or the move ends with that error."""
         return 0
 
     # --- cleaning
@@ -101,7 +103,8 @@ cdef class Mapping(Hooks):
     # --- checkpoints and recoveries: without a checkpoint a recovery begins with ``reset``, else with ``load``
 
     def save(self):
-        """{section: buffer} for a checkpoint; names take 8 bytes at most."""
+        """{section: buffer} for a checkpoint; names take 8 bytes at most. A buffer is one-dimensional, contiguous and
+        of u8 (bytes, bytearray, memoryview, array). It must not change before the checkpoint is written."""
         raise NotImplementedError
 
     def load(self, sections):
@@ -155,7 +158,9 @@ cdef class Mapping(Hooks):
         return NONE
 
     def explain(self, uint32_t lpa):
-        """What the mapping's structures hold for one LPA, for ``dump``; has no side effect and reads no flash."""
+        """What the mapping's structures hold for one LPA, for ``dump``; has no side effect and reads no flash. {name:
+        JSON value}; "ppa" is always there: an int, or None if the LPA is unmapped or its place is not known without a
+        read. The default asks ``peek``, so a mapping whose ``peek`` may read needs its own."""
         cdef uint32_t ppa = NONE
         self.peek(&lpa, 1, &ppa)
         return {"ppa": None if ppa == NONE else ppa}

@@ -21,9 +21,9 @@ cdef class RecoveryWishes(Owner):
         then pages that it names may have been moved to blocks opened later."""
         return None
 
-    def recovery_worker(self):
-        """A subclass of flashfs.engine.recovery.recovery.Worker that does the steps of a recovery, if the mapping is
-        not rebuilt from a checkpoint; else None."""
+    def recovery_base(self):
+        """None; or a flashfs.engine.recovery.recovery_base.RecoveryBase, if checkpoints do not hold the whole mapping:
+        what a recovery is based on instead. One object per recovery."""
 
     def recovery_commits(self):
         """A recovery is about to change flash for the first time. Returns whether something was stored in NVRAM that

@@ -15,7 +15,8 @@ cdef class Shown(RecoveryWishes):
         return 0
 
     def figures(self):
-        """The scheme's own statistics."""
+        """The scheme's own statistics: {name: value}. A value is an int, a float, None, or a list of numbers, and no
+        dict. Validity's statistics are shown in the same object, so names must differ from those."""
         return {}
 
     def forget_counts(self):

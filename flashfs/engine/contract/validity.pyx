@@ -86,7 +86,8 @@ cdef class Validity:
         return self.victims.valid[block]
 
     cdef int bitmap(self, uint32_t block, uint64_t* words) except -1 nogil:
-        """One bit per page of the block, the lowest first; bits beyond the block are 0. May read."""
+        """One bit per page of the block, the lowest first; bits beyond the block are 0. ``words`` has room for
+        ceil(pages_per_block / 64) of them, which are all set. May read."""
         with gil:
             raise NotImplementedError
 
@@ -160,14 +161,15 @@ cdef class Validity:
         return {}
 
     def counts_from_pages(self, sections, ends):
-        """After ``base_from_pages``, and loaded with its sections: the section of live pages by block. ``ends``: the
-        number of pages that each block has. A ``by_map`` store counts all of them as live; ``take_named`` corrects
-        that."""
+        """After ``base_from_pages``, whose ``sections`` it gets: the sections that count live pages by block. Returns
+        {section: bytes}, to be loaded with those. ``ends``: an array of u32, the number of pages that each block has. A
+        ``by_map`` store counts all of them as live; ``take_named`` corrects that."""
         raise NotImplementedError
 
     def take_named(self, bits):
-        """For a ``by_map`` store in a recovery: exactly these pages are live (the store knows its own). ``bits``: an
-        array of 64-bit words, per block enough for one bit per page. Returns a line about it."""
+        """For a ``by_map`` store in a recovery: exactly these pages are live (the store knows its own). ``bits``: a
+        numpy array of u64, for each block in turn ceil(pages_per_block / 64) words, as of ``bitmap``. Returns text that
+        is appended to a line about the step, "" if there is none."""
         raise NotImplementedError
 
     cdef int forget(self, uint32_t block) except -1 nogil:

@@ -92,9 +92,9 @@ cdef class MoveLists:
         """(bytes as a controller packs them, bytes allocated) of a block, a sorted run, and their lists. Data that the
         chip does not keep is not counted."""
         pages = (self.pages_per_block + MOVE_RUN) * self.page_bytes
-        held = self.pages_per_block * 47 + self.spares_kept() * self.oob_bytes
+        held = self.pages_per_block * 51 + self.spares_kept() * self.oob_bytes
         if self.victims != NULL:
-            held += (self.room - self.pages_per_block) * 29 + 4 * self.ssd.nand.blocks
+            held += (self.room - self.pages_per_block) * 33 + 4 * self.ssd.nand.blocks
         return held + (pages if self.ssd.nand.keeps_data else 0), held + (pages if self.data != NULL else 0)
 
     cdef int hold_data(self, Move* move) except -1 nogil:

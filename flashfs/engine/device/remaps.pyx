@@ -9,7 +9,7 @@ from flashfs.engine.contract.engine cimport GOING, IN_REMAP
 from flashfs.engine.blocks.pool cimport NONE
 from flashfs.engine.device.ssd cimport Ssd
 
-from errno import EOPNOTSUPP
+from flashfs.errors import AtomicRemapError
 
 
 cdef int64_t remap(Ssd ssd, uint32_t target, uint32_t source, uint32_t n, bint move, int64_t t_ns) except -1 nogil:
@@ -90,7 +90,7 @@ cdef int64_t remap_at_once(Ssd ssd, uint32_t target, uint32_t source, uint32_t n
 
 
 def not_whole(why):
-    return OSError(EOPNOTSUPP, f"a remap that is atomic: {why}")
+    return AtomicRemapError(f"a remap that is atomic: {why}")
 
 
 cdef int64_t remap_mapped(Ssd ssd, uint32_t target, uint32_t source, uint32_t n, bint move,

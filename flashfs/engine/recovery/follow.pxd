@@ -1,10 +1,13 @@
 # What a recovery asks that scans nothing; see follow.pyx.
 from libc.stdint cimport uint32_t, uint64_t
 
-from flashfs.engine.recovery.mend cimport Mender
+from flashfs.engine.device.ssd cimport Ssd
+from flashfs.engine.recovery.found cimport Found
 
 
-cdef class Follower(Mender):
+cdef class Follower:
+    cdef Ssd ssd
+    cdef Found found
     cdef object slots                      # (LPA, seq, page) of the NVRAM slots, once read
     cdef follow_moves(self, uint64_t order)
     cdef all_die(self, uint32_t block)

@@ -1,3 +1,4 @@
-from flashfs.engine.recovery.mend import Mender
+from flashfs.engine.recovery.found import Found
 
-class Follower(Mender): ...
+class Follower:
+    def __init__(self, found: Found) -> None: ...

@@ -4,8 +4,7 @@ that did the same and was interrupted, and whether a page in the NVRAM is newer 
 from libc.stdint cimport uint32_t, uint64_t
 
 from flashfs.engine.blocks.pool cimport CAUSE_RECOVERY, KIND_USER, NONE, OOB_ENGINE, Oob
-from flashfs.engine.recovery.mend cimport Mender
-from flashfs.engine.recovery.scan cimport HEADED
+from flashfs.engine.recovery.found cimport HEADED, Found
 from nandimg._nand cimport PAGE_OK
 
 from contextlib import suppress
@@ -13,8 +12,12 @@ from contextlib import suppress
 from flashfs.errors import MapLostError
 
 
-cdef class Follower(Mender):
+cdef class Follower:
     """The part of a recovery that stands on a mapping which is known without a scan."""
+
+    def __cinit__(self, Found found not None):
+        self.found = found
+        self.ssd = found.ssd
 
     cdef follow_moves(self, uint64_t order):
         """An earlier recovery without a scan was interrupted, and its moves are in blocks opened after ``order``. Their
@@ -25,14 +28,14 @@ cdef class Follower(Mender):
         cdef Oob oob
         copies = {}
         erased = {block for block in range(self.ssd.pool.blocks) if self.ssd.validity.count(block)
-                  and (not self.marks[block] & HEADED or self.orders[block] > order)}
+                  and (not self.found.marks[block] & HEADED or self.found.orders[block] > order)}
         for block in erased:
             self.all_die(block)
         for block in range(self.ssd.pool.blocks):
-            if not self.marks[block] & HEADED or self.orders[block] <= order:
+            if not self.found.marks[block] & HEADED or self.found.orders[block] <= order:
                 continue
             for page in range(self.ssd.pages_per_block):
-                if (self.spare_read(block, page, &oob) == PAGE_OK and oob.kind == KIND_USER
+                if (self.found.spare_read(block, page, &oob) == PAGE_OK and oob.kind == KIND_USER
                         and oob.lpa < self.ssd.lpas):
                     ppa = block * self.ssd.pages_per_block + page
                     copies.setdefault(oob.lpa, []).append((oob.seq, oob.order, ppa))
@@ -56,7 +59,7 @@ cdef class Follower(Mender):
         for page in range(self.ssd.pages_per_block):
             ppa = block * self.ssd.pages_per_block + page
             with suppress(MapLostError):
-                if (self.full_read(ppa, &oob) == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas
+                if (self.found.full_read(ppa, &oob) == PAGE_OK and oob.kind == KIND_USER and oob.lpa < self.ssd.lpas
                         and self.ssd.mapping.locate(oob.lpa) == ppa):
                     self.ssd.validity.live_run(ppa, 1)
 
@@ -65,10 +68,10 @@ cdef class Follower(Mender):
         ``erased`` are dead for the moment."""
         cdef Oob oob
         cdef uint32_t old = self.ssd.mapping.locate(lpa), ppa
-        if old == NONE or self.full_read(old, &oob) == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa:
+        if old == NONE or self.found.full_read(old, &oob) == PAGE_OK and oob.kind == KIND_USER and oob.lpa == lpa:
             return
         for _, _, ppa in copies:
-            if ppa != old and self.full_read(ppa, &oob) == PAGE_OK:
+            if ppa != old and self.found.full_read(ppa, &oob) == PAGE_OK:
                 if old // self.ssd.pages_per_block not in erased:
                     self.ssd.olds[0] = old
                     self.ssd.validity.dead(self.ssd.olds, 1)
@@ -82,14 +85,14 @@ cdef class Follower(Mender):
         has no page of that LPA and the log may lack the trim's record, so it is unknown whether the LPA was trimmed. Or
         there is a record, but the mapping has a page older than that trim: after a crash of the host, the mapping's
         state is from an earlier time than the log, when the page in the NVRAM was the newest."""
-        cdef uint64_t logged = self.checkpoint_seq, newest
+        cdef uint64_t logged = self.found.checkpoint_seq, newest
         cdef uint32_t ppa
         self.slots = self.ssd.buffer.survivors(CAUSE_RECOVERY)
-        if self.trim_index.count():
-            logged = max(logged, self.trim_index.record(self.trim_index.count() - 1).seq)
-        self.trim_index.begin()
+        if self.found.trim_index.count():
+            logged = max(logged, self.found.trim_index.record(self.found.trim_index.count() - 1).seq)
+        self.found.trim_index.begin()
         for lpa, seq, _ in sorted(self.slots, key=lambda slot: slot[0]):
-            if lpa >= self.ssd.lpas or seq <= self.checkpoint_seq:
+            if lpa >= self.ssd.lpas or seq <= self.found.checkpoint_seq:
                 continue
             try:
                 ppa = self.ssd.mapping.locate(lpa)
@@ -99,7 +102,7 @@ cdef class Follower(Mender):
                 if logged < trimmed and seq < trimmed:
                     return True
                 continue
-            newest = self.trim_index.newest(lpa)
+            newest = self.found.trim_index.newest(lpa)
             if seq < newest and self.is_from_before(ppa, newest):
                 return True
         return False
@@ -107,5 +110,5 @@ cdef class Follower(Mender):
     cdef bint is_from_before(self, uint32_t ppa, uint64_t seq) except -1:
         """Whether that page can be read and has a sequence number below ``seq``."""
         cdef Oob oob
-        return self.spare_read(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block,
-                               &oob) == PAGE_OK and oob.seq < seq
+        return self.found.spare_read(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block,
+                                     &oob) == PAGE_OK and oob.seq < seq

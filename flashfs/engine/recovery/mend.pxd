@@ -1,10 +1,14 @@
 # Repair of a mapping after damage; see mend.pyx.
 from libc.stdint cimport uint8_t, uint32_t
 
-from flashfs.engine.recovery.resolve cimport Resolver
+from flashfs.engine.device.ssd cimport Ssd
+from flashfs.engine.recovery.found cimport Found
 
 
-cdef class Mender(Resolver):
+cdef class Mender:
+    cdef Ssd ssd
+    cdef Found found
+    cdef misfit(self, bint whole)
     cdef bint forget_homeless(self) except -1
     cdef mend(self, why)
     cdef doubt_of_all(self)

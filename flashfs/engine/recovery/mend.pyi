@@ -1,5 +1,6 @@
-from flashfs.engine.recovery.resolve import Resolver
+from flashfs.engine.recovery.found import Found
 
-class Mender(Resolver): ...
+class Mender:
+    def __init__(self, found: Found) -> None: ...
 
 PASSES: int

@@ -7,18 +7,35 @@ from libc.stdlib cimport calloc, free
 
 from flashfs.engine.blocks.pool cimport KIND_USER, NONE, OOB_ENGINE, STATE_BAD, STATE_CLOSED, STATE_OPEN, Oob
 from flashfs.engine.device.ssd cimport Ssd
-from flashfs.engine.recovery.resolve cimport Resolver
+from flashfs.engine.recovery.found cimport Found
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
-from flashfs.errors import CorruptError
+from flashfs.errors import CorruptError, MapLostError
 
 #: a look at all LPAs may have to write pages of the map, and to clean for them: a page that moves meanwhile leaves an
 #: LPA behind that named it wrongly. The next look finds that
 PASSES = 4
 
 
-cdef class Mender(Resolver):
+cdef class Mender:
     """Repairs after the pages are found, before the device is ready."""
+
+    def __cinit__(self, Found found not None):
+        self.found = found
+        self.ssd = found.ssd
+
+    cdef misfit(self, bint whole):
+        """What is wrong with the loaded mapping, or None. ``whole``: also read its parts in flash."""
+        if self.found.doubted is not None:
+            return self.found.doubted
+        try:
+            self.ssd.mapping.recovery_ends()
+            self.ssd.mapping.verify(whole)
+            doubt = self.ssd.mapping.doubt(whole)
+        except (ValueError, MapLostError) as error:
+            return error
+        self.ssd.mapping.rebuild_allowed()
+        return doubt
 
     cdef bint forget_homeless(self) except -1:
         """Drop live pages in blocks that are neither open, closed nor bad (metadata or free blocks). After damage the
@@ -39,7 +56,8 @@ cdef class Mender(Resolver):
         live page or to another LPA's become holes, and pages without an LPA die. CorruptError if the result is still
         inconsistent."""
         cdef Ssd ssd = self.ssd
-        self.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes now")
+        self.found.alarm(f"the recovered mapping does not fit the pages ({why}): LPAs that name none of them are holes "
+                         "now")
         ssd.mapping.rebuild_allowed()
         for kind, at in ssd.owned_pages():
             if not ssd.validity.is_live(<uint32_t> at) or self.is_of_another_kind(<uint32_t> at, kind):
@@ -68,7 +86,7 @@ cdef class Mender(Resolver):
         cdef uint32_t block = ppa // self.ssd.pages_per_block
         if self.ssd.kind_of(block) == kind:
             return False
-        return self.spare_read(block, ppa % self.ssd.pages_per_block, &oob) == PAGE_OK and oob.kind != kind
+        return self.found.spare_read(block, ppa % self.ssd.pages_per_block, &oob) == PAGE_OK and oob.kind != kind
 
     cdef doubt_of_all(self):
         """What is wrong with mapping and validity, every page of the map read; or None."""
@@ -121,7 +139,7 @@ cdef class Mender(Resolver):
         if ((state != STATE_OPEN and state != STATE_CLOSED) or self.ssd.kind_of(block) != KIND_USER
                 or page >= self.ssd.nand.synced(block)):
             return False
-        status = self.spare_read(block, page, &oob)
+        status = self.found.spare_read(block, page, &oob)
         return status != PAGE_OK and status != PAGE_ERASED
 
     cdef resolve_disputes(self, set ppas):
@@ -134,7 +152,7 @@ cdef class Mender(Resolver):
             if ppa != NONE and ppa in ppas:
                 claims.setdefault(ppa, []).append(lpa)
         for at, lpas in claims.items():
-            keeps = next((lpa for lpa in lpas if self.is_of(at, lpa, 0)), lpas[0])
+            keeps = next((lpa for lpa in lpas if self.found.is_of(at, lpa, 0)), lpas[0])
             for one in lpas:
                 if one != keeps:
                     ssd.mapping.unbind(one, 1, ssd.olds)
@@ -159,7 +177,7 @@ cdef class Mender(Resolver):
         newest = {}
         for block in range(ssd.pool.blocks):
             for page in ssd.validity.live_in(block):
-                if self.spare_read(block, page, &oob) != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
+                if self.found.spare_read(block, page, &oob) != PAGE_OK or oob.kind != KIND_USER or oob.lpa >= ssd.lpas:
                     continue
                 found = (oob.seq, block * ssd.pages_per_block + page, bytes(ssd.read_oobs[OOB_ENGINE:ssd.oob_bytes]))
                 lpa = oob.lpa

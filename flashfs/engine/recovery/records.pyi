@@ -1,4 +1,5 @@
-from flashfs.engine.recovery.scan import Scanner
+from flashfs.engine.recovery.found import Found
 
-class RecordTaker(Scanner):
+class RecordTaker:
+    def __init__(self, found: Found) -> None: ...
     def claims(self) -> str: ...

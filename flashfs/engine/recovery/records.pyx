@@ -9,7 +9,7 @@ cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.blocks.pool cimport KIND_USER, NONE, STATE_OPEN, Oob, runs_out
-from flashfs.engine.recovery.scan cimport HEADED, SCANNED, TORN_IN, Scanner
+from flashfs.engine.recovery.found cimport HEADED, SCANNED, TORN_IN, Found
 from nandimg._nand cimport PAGE_OK
 
 import numpy
@@ -29,8 +29,13 @@ cdef packed struct Claimed:  # a record
     uint32_t[4] other        # private to the mapping
 
 
-cdef class RecordTaker(Scanner):
-    """The scan, plus the records that refer to the found pages."""
+@cython.final
+cdef class RecordTaker:
+    """Adds the records that refer to whole pages to what was found."""
+
+    def __cinit__(self, Found found not None):
+        self.found = found
+        self.ssd = found.ssd
 
     def claims(self):
         """Add the records of a mapping with ``names_sharers`` to the found pages, if they are newer than the
@@ -44,11 +49,10 @@ cdef class RecordTaker(Scanner):
             raise ValueError(f"records of {found.dtype.itemsize} bytes: {sizeof(Claimed)} are meant")
         with nogil:
             counted = self.take_claims(&raw[0], n)
-        self.trim_index.sort()
+        self.found.trim_index.sort()
         n = numpy.count_nonzero(found["lpa"] != NONE)
         return f"{n} entries, {counted} newer than the checkpoint"
 
-    @cython.final
     cdef uint64_t take_claims(self, const uint8_t* at, uint64_t n) except? 0xFFFFFFFFFFFFFFFF nogil:
         """A record counts if its page is whole and the one that it meant, that is, its block was not opened since. So
         no new block may get an order that a record's stamp has: a crash of the host may have lost the block that had
@@ -66,52 +70,51 @@ cdef class RecordTaker(Scanner):
             if runs_out(one.stamp):
                 with gil:
                     raise CorruptError(f"NVRAM: a segment with order {one.stamp}")
-            self.seq = max(self.seq, one.seq)
-            self.order = max(self.order, one.stamp)
+            self.found.seq = max(self.found.seq, one.seq)
+            self.found.order = max(self.found.order, one.stamp)
             if one.ppa == NONE:
                 continue
             block = one.ppa // self.ssd.pages_per_block
             page = one.ppa % self.ssd.pages_per_block
-            if one.seq <= self.checkpoint_seq and not self.is_since(one.ppa):
+            if one.seq <= self.found.checkpoint_seq and not self.is_since(one.ppa):
                 continue                   # the checkpoint includes it, or a later state
-            if not self.marks[block] & HEADED or self.ssd.nand.health(block):
+            if not self.found.marks[block] & HEADED or self.ssd.nand.health(block):
                 continue
-            if self.marks[block] & SCANNED and page >= self.whole[block]:
-                status = self.full_read(one.ppa, &oob)
+            if self.found.marks[block] & SCANNED and page >= self.found.whole[block]:
+                status = self.found.full_read(one.ppa, &oob)
             else:
-                status = self.spare_read(block, page, &oob)
-            if self.orders[block] > one.stamp and (status != PAGE_OK or oob.order > one.stamp):
+                status = self.found.spare_read(block, page, &oob)
+            if self.found.orders[block] > one.stamp and (status != PAGE_OK or oob.order > one.stamp):
                 continue                   # the block was erased since
-            order = oob.order if status == PAGE_OK else self.orders[block]
+            order = oob.order if status == PAGE_OK else self.found.orders[block]
             if one.order != NONE and one.order != (order & ORDER_BITS):
-                if one.order == (self.orders[block] & ORDER_BITS) and page < self.ssd.nand.synced(block):
-                    self.missing(block, page)  # another page was programmed in its place
-                self.marks[block] |= TORN_IN
+                if one.order == (self.found.orders[block] & ORDER_BITS) and page < self.ssd.nand.synced(block):
+                    self.found.missing(block, page)  # another page was programmed in its place
+                self.found.mark(block, TORN_IN)
                 continue                   # ... or a crash of the host lost that one, and an older page is back
             if status != PAGE_OK or oob.kind != KIND_USER or not self.belongs(block, page, oob.order):
                 if page < self.ssd.nand.synced(block):
-                    self.missing(block, page)
-                self.marks[block] |= TORN_IN
+                    self.found.missing(block, page)
+                self.found.mark(block, TORN_IN)
                 continue
-            self.entries.add(one.seq | (<uint64_t> oob.group << 48) | (<uint64_t> (oob.flags | CLAIMED) << 56), one.lpa,
-                             one.ppa)
-            if one.source != NONE and one.seq > self.checkpoint_seq:
-                self.trim_index.add(one.seq, one.source, 1)
+            self.found.entries.add(
+                one.seq | (<uint64_t> oob.group << 48) | (<uint64_t> (oob.flags | CLAIMED) << 56), one.lpa, one.ppa)
+            if one.source != NONE and one.seq > self.found.checkpoint_seq:
+                self.found.trim_index.add(one.seq, one.source, 1)
             counted += 1
         return counted
 
-    @cython.final
     cdef bint belongs(self, uint32_t block, uint32_t page, uint64_t order) except -1 nogil:
         """Whether a page with that order was meant for the block. If the block's first page has another order, one of
         the two was meant for another block, and further pages of the block decide. For the first page itself, a further
         page must agree, unless there is none."""
         cdef uint32_t other
-        cdef bint alone = order == self.orders[block]
+        cdef bint alone = order == self.found.orders[block]
         cdef Oob oob
         if alone and page:
             return True
         for other in range(1, min(self.ssd.pages_per_block, <uint32_t> 4)):
-            if other == page or self.spare_read(block, other, &oob) != PAGE_OK:
+            if other == page or self.found.spare_read(block, other, &oob) != PAGE_OK:
                 continue
             if oob.order != order:
                 alone = False
@@ -119,21 +122,19 @@ cdef class RecordTaker(Scanner):
             if page:
                 self.tell_foreign(block)
             return True
-        if not alone and order == self.orders[block]:
+        if not alone and order == self.found.orders[block]:
             self.tell_foreign(block)
         return alone
 
-    @cython.final
     cdef int tell_foreign(self, uint32_t block) except -1 nogil:
         with gil:
-            self.alarm(f"block {block}: its first page was meant for another block")
+            self.found.alarm(f"block {block}: its first page was meant for another block")
         return 0
 
-    @cython.final
     cdef bint is_since(self, uint32_t ppa) noexcept nogil:
         """Whether that page was programmed after the checkpoint."""
         cdef uint32_t block = ppa // self.ssd.pages_per_block
-        if not self.based or self.orders[block] > self.base_order:
+        if not self.found.based or self.found.orders[block] > self.found.base_order:
             return True
         return (self.ssd.pool.state[block] == STATE_OPEN
                 and ppa % self.ssd.pages_per_block >= self.ssd.pool.next_page[block])

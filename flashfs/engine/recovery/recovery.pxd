@@ -1,24 +1,29 @@
 # Recovery as a table of named steps; see recovery.pyx.
-from libc.stdint cimport uint32_t, uint64_t
-
+from flashfs.engine.device.ssd cimport Ssd
+from flashfs.engine.recovery.block_states cimport BlockStates
+from flashfs.engine.recovery.clean_start cimport CleanStart
 from flashfs.engine.recovery.follow cimport Follower
+from flashfs.engine.recovery.found cimport Found
+from flashfs.engine.recovery.log_reader cimport LogReader
+from flashfs.engine.recovery.mend cimport Mender
+from flashfs.engine.recovery.records cimport RecordTaker
+from flashfs.engine.recovery.recovery_base cimport RecoveryBase
+from flashfs.engine.recovery.resolve cimport Resolver
+from flashfs.engine.recovery.scan cimport Scanner
 
 
-cdef class Worker(Follower):
-    cdef readonly bint clean
-    cdef object fence                      # where the scan begins, from the checkpoint, if it is from_pages
-    cdef object doubted                    # the first error of a part's step
+cdef class Steps:
+    cdef Ssd ssd
+    cdef readonly Found found
+    cdef RecoveryBase rebuilder              # of a whole checkpoint, where the mapping has none
+    cdef LogReader log
+    cdef Scanner scanner
+    cdef RecordTaker records
+    cdef Resolver resolver
+    cdef Mender mender
+    cdef Follower follower
+    cdef CleanStart start
+    cdef BlockStates states
     cdef list back                         # (seq, LPA, page) that the NVRAM saved
-    cdef bint is_collected(self, uint32_t block) noexcept nogil
-    cdef take_clean(self)
-    cdef misfit(self, bint whole)
-    cdef bint untouched_since(self, uint32_t ppa) except -1
-    cdef take_pool(self, uint64_t order)
-    cdef int free_more(self, uint32_t enough) except -1
-    cdef int reopen_one(self) except -1
-    cdef bint takes_more(self, uint32_t block) except -1 nogil
-    cdef mark_in_log(self, uint32_t block)
-    cdef int tell_blocks(self, bint reopens) except -1 nogil
-    cdef int mark_unread(self, uint32_t block) except -1 nogil
     cdef bint hint_late(self) except -1
     cdef clean_if_full(self)

@@ -5,107 +5,52 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from flashfs.engine.recovery.found_pages cimport Entry
 from flashfs.engine.contract.owner cimport Owner
 from flashfs.engine.recovery.spill_array cimport SpillArray
-from flashfs.engine.recovery.records cimport RecordTaker
+from flashfs.engine.device.ssd cimport Ssd
+from flashfs.engine.recovery.found cimport Found
+from flashfs.engine.recovery.scan cimport Scanner
 
 cdef struct Move:            # a copy and its original
     uint64_t seq
     uint32_t key, old, new, group
 
 
-cdef class Resolver(RecordTaker):
+@cython.final
+cdef class Resolver:
+    cdef Ssd ssd
+    cdef Found found
+    cdef Scanner scanner
     cdef uint64_t winners, undone, undone_groups
     cdef Owner owner                       # the owner of the pages being settled
     cdef bint of_user                      # ... it is the mapping
     cdef bint restamps                     # its copies may be stamped differently from their originals
     cdef SpillArray moves                     # found in the current resolve_entries
-    cdef uint32_t shift                    # log2 of pages per block; 0: not a power of two
     cdef uint8_t* recent                   # per block: look for the originals of copies in it; or NULL
-    cdef bint spared                       # the mapping is complete without a scan: none was done
-
-    @cython.final
+    cdef scan_and_settle(self)
     cdef int resolve_validity(self) except -1
-
-    @cython.final
     cdef int resolve_kind(self, int kind) except -1
-
-    @cython.final
     cdef resolve_all(self)
-
-    @cython.final
     cdef bint newly(self, blocks, uint8_t mark) except -1
-
-    @cython.final
     cdef int resolve_entries(self, Entry* at, uint64_t n) except -1 nogil
-
-    @cython.final
     cdef int apply_trims(self) except -1 nogil
-
-    @cython.final
-    cdef bint is_marked(self, uint32_t ppa, uint8_t mark) noexcept nogil
-
-    @cython.final
     cdef int kill_olds(self, uint32_t n) except -1 nogil
-
-    @cython.final
     cdef int resolve_versions(self, const Entry* of, uint64_t n) except -1 nogil
-
-    @cython.final
     cdef int drop_superseded(self, uint32_t block) except -1 nogil
-
-    @cython.final
     cdef uint32_t made_of(self, const Entry* of, uint64_t n, uint32_t before) noexcept nogil
     cdef uint32_t original_of(self, const Entry* copy) except? 0xFFFFFFFE nogil
-
-    @cython.final
-    cdef bint is_of(self, uint32_t ppa, uint32_t lpa, uint64_t seq) except -1 nogil
-
-    @cython.final
     cdef bint counts(self, uint32_t lpa, uint64_t seq, uint32_t ppa) except -1 nogil
-
-    @cython.final
     cdef bint has_entry(self, uint32_t lpa) noexcept nogil
-
-    @cython.final
     cdef uint64_t trimmed_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil
-
-    @cython.final
     cdef int resolve_named(self, const Entry* of, uint64_t n) except -1 nogil
-
-    @cython.final
     cdef bint was_there(self, const Entry* copy, uint32_t base) except -1 nogil
-
-    @cython.final
     cdef bint is_gone(self, uint32_t ppa) except -1 nogil
-
-    @cython.final
     cdef bint names_all(self) noexcept nogil
-
-    @cython.final
     cdef recount(self)
-
-    @cython.final
     cdef int resolve_shared(self, const Entry* of, uint64_t n) except -1 nogil
-
-    @cython.final
     cdef int shared_moved(self, const Entry* of, uint32_t before) except -1 nogil
-
-    @cython.final
     cdef uint32_t bind_newest(self, const Entry* best, uint32_t before) except? 0xFFFFFFFE nogil
-
-    @cython.final
     cdef int note_move(self, const Entry* best, uint32_t old) except -1 nogil
-
-    @cython.final
     cdef int undo(self) except -1 nogil
-
-    @cython.final
     cdef uint32_t unfinished_group(self) except? 0xFFFFFFFF nogil
-
-    @cython.final
     cdef bint is_there(self, const Move* move) except -1 nogil
-
-    @cython.final
     cdef int undo_one(self, const Move* move) except -1 nogil
-
-    @cython.final
     cdef uint64_t found_seq(self, uint32_t lpa) except? 0xFFFFFFFFFFFFFFFF nogil

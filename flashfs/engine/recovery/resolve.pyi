@@ -1,7 +1,5 @@
-from typing import Any
-
+from flashfs.engine.recovery.found import Found
 from flashfs.engine.recovery.scan import Scanner
 
-class Resolver(Scanner):
-    def __init__(self, ssd: Any, repairs: bool = False) -> None: ...
-    def claims(self) -> Any: ...
+class Resolver:
+    def __init__(self, found: Found, scanner: Scanner) -> None: ...

@@ -424,6 +424,8 @@ cdef class SftlMap(CacheMap):
         return self.cmt.pages_n > 0
 
     def resize_cache(self, room):
+        """As CacheMap's: ``room`` in bytes, of which 4 for each entry of a translation page are set aside. MemoryError.
+        """
         self.resize(room - 4 * self.per_page)
 
     def tables(self):

@@ -20,6 +20,7 @@ cdef class SlimMapping(Mapping):
     cdef readonly Hasher hasher
     cdef readonly uint32_t virtual_blocks, entry_bits, ppid_bits, ppid_mask
     cdef readonly uint64_t probes, probe_reads, shared_pages
+    cdef readonly uint32_t standing        # virtual blocks that have a block
     cdef uint32_t* vbt                     # ~PBA in the low 24 bits, shared count in the high 8; 0: nothing
     cdef uint32_t leaving                  # the VBA whose pages are being moved to other virtual blocks; or NONE
     cdef uint32_t staying_in               # ... the block for those without room elsewhere, or NONE

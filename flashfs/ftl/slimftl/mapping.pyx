@@ -90,7 +90,12 @@ cdef class SlimMapping(Mapping):
         return NONE if self.vbt[vba] & NO_BLOCK == 0 else ~self.vbt[vba] & NO_BLOCK
 
     cdef int set_block(self, uint32_t vba, uint32_t block) noexcept nogil:
-        self.vbt[vba] = (self.vbt[vba] & ~<uint32_t> NO_BLOCK) | (~block & NO_BLOCK)
+        cdef uint32_t before = self.vbt[vba] & NO_BLOCK, after = ~block & NO_BLOCK
+        self.vbt[vba] = (self.vbt[vba] & ~<uint32_t> NO_BLOCK) | after
+        if before == 0 != after:
+            self.standing += 1
+        elif after == 0 != before:
+            self.standing -= 1
         return 0
 
     cdef uint32_t shared_from(self, uint32_t vba) noexcept nogil:
@@ -388,6 +393,7 @@ cdef class SlimMapping(Mapping):
         for vba in range(self.virtual_blocks):
             if self.vbt[vba]:               # what was never written stays without memory
                 self.vbt[vba] = 0
+        self.standing = 0
         self.recovering = True
         self.from_nothing = True
         self.half_erased = set()
@@ -416,6 +422,7 @@ cdef class SlimMapping(Mapping):
             vbt = vbt ^ numpy.uint32(NO_BLOCK)
         lines = vbt.view(numpy.uint8)
         copy_into_zeros(<uint8_t*> self.vbt, &lines[0], self.virtual_blocks * 4)
+        self.standing = numpy.count_nonzero(vbt & numpy.uint32(NO_BLOCK))
         self.require_range()
 
     cdef int require_range(self) except -1:

@@ -5,7 +5,7 @@ Not in the thesis: if all candidates of a page are full, and cleaning one would 
 pages go to other candidates of theirs, and it is empty then (docs/ftl/slimftl.md).
 """
 cimport cython
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flashfs.engine.contract.cleaning cimport Cleaning
 from flashfs.engine.contract.extent cimport Extent
@@ -41,6 +41,8 @@ cdef class SlimPlacement(Placement):
     """The hash determines the virtual block; cleaning determines its successor."""
     cdef SlimMapping slim
     cdef SlimCleaning cleaner
+    cdef uint32_t kept                     # good blocks that are no virtual block's
+    cdef uint32_t floor                    # ... without more than these a recovery could not end
     cdef uint32_t target                   # the block that takes the pages of the one being cleaned
     cdef uint32_t target_vba               # ... that it will stand for
     cdef bint broken                       # a program in it failed
@@ -54,20 +56,30 @@ cdef class SlimPlacement(Placement):
         self.slim = slim
         self.cleaner = cleaner
         self.makes_way = makes_way
+        self.kept = kept_blocks(self.ssd)
+        self.floor = self.ssd.meta.checkpoint_blocks + 1
         self.target = self.target_vba = NONE
 
+    cdef int64_t spare(self) noexcept nogil:
+        """How many more virtual blocks may get a block. Below 0: as blocks went bad, so many have to do without one, or
+        the log, a checkpoint and cleaning would miss theirs at last."""
+        return (<int64_t> self.ssd.pool.blocks - self.ssd.pool.bad_n - self.ssd.pool.retiring_n - self.kept
+                - self.slim.standing)
+
     cdef uint32_t room(self, uint32_t vba) noexcept nogil:
-        """Pages that may still be programmed for this VBA; a VBA without a block has a block's worth."""
+        """Pages that may still be programmed for this VBA; one without a block has a block's worth, if it may get one.
+        """
         cdef uint32_t block = self.slim.block_of(vba)
         if block == NONE:
-            return self.ssd.nand.pages_per_block
+            return self.ssd.nand.pages_per_block if self.spare() > 0 else 0
         if self.ssd.pool.state[block] != STATE_OPEN:
             return 0
         return self.ssd.nand.pages_per_block - self.ssd.pool.next_page[block]
 
     cdef uint32_t reclaimable(self, uint32_t vba) noexcept nogil:
-        """Pages that cleaning this VBA would make available."""
-        return self.ssd.nand.pages_per_block - self.ssd.validity.count(self.slim.block_of(vba))
+        """Pages that cleaning this VBA would make available; none of one without a block."""
+        cdef uint32_t block = self.slim.block_of(vba)
+        return 0 if block == NONE else self.ssd.nand.pages_per_block - self.ssd.validity.count(block)
 
     cdef int die_of(self, uint32_t vba) noexcept nogil:
         """The die for a virtual block's block; -1: any."""
@@ -86,6 +98,9 @@ cdef class SlimPlacement(Placement):
         cdef uint32_t vba, choice
         if stream != STREAM_HOST:
             return self.take_moved(stream, lpas, n, out)
+        if self.spare() < 0 and not self.cleaner.shrink() and self.ssd.pool.coming() <= self.floor:
+            with gil:
+                raise self.ssd.full("blocks have gone bad, and the pages fill the others")
         choice = self.choose(lpas[0])
         vba = choice & CHOSEN_VBA
         while (self.slim.block_of(vba) != NONE
@@ -174,9 +189,10 @@ cdef class SlimPlacement(Placement):
         cdef const uint8_t* state = self.ssd.pool.state
         cdef const uint32_t* next_page = self.ssd.pool.next_page
         cdef uint32_t hid, block, pages = self.ssd.nand.pages_per_block
+        cdef bint spare = self.spare() > 0
         for hid in range(1, HIDS + 1):
             block = ~vbt[candidates[hid]] & NO_BLOCK
-            if block == NO_BLOCK or (state[block] == STATE_OPEN and next_page[block] < pages):
+            if spare if block == NO_BLOCK else (state[block] == STATE_OPEN and next_page[block] < pages):
                 return hid
         return 0
 
@@ -228,6 +244,8 @@ cdef class SlimPlacement(Placement):
         cdef uint32_t block = self.slim.block_of(vba), page
         cdef uint32_t last = self.ssd.nand.pages_per_block - 1
         cdef int way
+        if block == NONE:
+            return False
         for way in range(2):
             page = 0 if way == 0 else last
             while not self.ssd.validity.is_live(block * self.ssd.nand.pages_per_block + page):
@@ -299,10 +317,34 @@ cdef class SlimCleaning(Cleaning):
         self.place = place
 
     cdef int clean(self) except -1 nogil:
-        """Room is made within virtual blocks, each of which keeps a block, so this gains nothing. A recovery that lost
-        its checkpoint calls it nevertheless."""
-        with gil:
-            raise self.ssd.full("cleaning gains no block")
+        """Room is made within virtual blocks, each of which keeps its block, so this gains nothing, unless blocks that
+        went bad are missing. A recovery that lost its checkpoint calls it nevertheless."""
+        if self.place.spare() >= 0 or not self.shrink():
+            with gil:
+                raise self.ssd.full("cleaning gains no block")
+        return 0
+
+    cdef bint shrink(self) except -1 nogil:
+        """Blocks went bad, so a virtual block has to do without one: an empty one, or of the closed ones that with the
+        fewest live pages, which go to other candidates of theirs. Returns whether a block was gained; those of its
+        pages without room elsewhere keep one."""
+        cdef uint32_t vba, block, live, best = NONE, fewest = self.ssd.nand.pages_per_block
+        for vba in range(self.slim.virtual_blocks):
+            block = self.slim.block_of(vba)
+            if block == NONE:
+                continue
+            live = self.ssd.validity.count(block)
+            if live < fewest and (live == 0 or self.ssd.pool.state[block] != STATE_OPEN):
+                fewest = live
+                best = vba
+        if best == NONE:
+            return False
+        if fewest:
+            self.spread(best)
+        else:
+            self.ssd.pool.close(self.slim.block_of(best))
+            self.clean_virtual(best, CAUSE_GC, False)
+        return self.slim.block_of(best) == NONE
 
     cdef int clean_virtual(self, uint32_t vba, int cause, bint worn) except -1 nogil:
         cdef uint32_t old = self.slim.block_of(vba), fresh
@@ -370,12 +412,16 @@ def derive(ssd, options):
     return {"virtual_blocks": count, "lanes": lanes}
 
 
+def kept_blocks(ssd):
+    """Good blocks that no virtual block may have: for two checkpoints, the log, and cleaning's reserve."""
+    return 2 * ssd.meta.checkpoint_blocks + ssd.meta.log_blocks_most + ssd.gc_reserve
+
+
 def virtual_blocks_for(ssd):
-    """How many virtual blocks the chip has blocks for: its good blocks less two checkpoints, the log, cleaning's
-    reserve, one in 256 and, from 16 good blocks on, one more for blocks that go bad (and for fewer forced syncs)."""
+    """How many virtual blocks the chip has blocks for: its good blocks less ``kept_blocks``, one in 256 and, from 16
+    good blocks on, one more for blocks that go bad (and for fewer forced syncs)."""
     good = sum(ssd.nand.block_health(block) == 0 for block in range(ssd.nand.blocks))
-    kept = 2 * ssd.meta.checkpoint_blocks + ssd.meta.log_blocks_most + ssd.gc_reserve + good // 256 + (good >= 16)
-    count = good - kept
+    count = good - kept_blocks(ssd) - good // 256 - (good >= 16)
     if count <= 0 or count * ssd.nand.pages_per_block <= ssd.lpas:
         raise RoomError(
             f"slimftl: {ssd.lpas} logical pages need more than {-(-ssd.lpas // ssd.nand.pages_per_block)} virtual "

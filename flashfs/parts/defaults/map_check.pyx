@@ -98,7 +98,8 @@ cdef class MapCheck:
         return True
 
     cdef int require(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
-        """As ``enter``, but ValueError in place of False. NONE is skipped."""
+        """Enters page ``ppa``, which ``lpa`` names; NONE is skipped. ValueError, which names both, if ``enter`` returns
+        False. May read."""
         if ppa != NONE and not self.enter(ppa):
             with gil:
                 raise ValueError(self.fault_of(lpa, ppa))
@@ -111,9 +112,10 @@ cdef class MapCheck:
         return f"LPA {lpa} is at PPA {ppa}, which is not live or another LPA's"
 
     cdef str fault_of_all(self, uint64_t others, bint some_unknown=False):
-        """None, or text that says that the live pages are not as many as were entered, plus ``others``: translation
-        pages, and LPAs whose place is a guess. More may be live if ``some_unknown`` may be mapped beside those, or the
-        store is late. Validity's own pages do not count."""
+        """None, or one line: the live pages are not as many as the entered ones and ``others`` together. ``others``:
+        translation pages, and LPAs whose place is a guess. With ``some_unknown``, LPAs may be mapped that are in
+        neither: then, and if the store is late, only too few live pages are a fault. Validity's own pages do not count;
+        if the numbers differ, those in blocks that damage left without headers are looked for, too. May read."""
         cdef uint64_t live = 0, mapped = self.mapped + others
         cdef uint32_t block
         for block in range(self.ssd.nand.blocks):

@@ -144,6 +144,7 @@ cdef class PageBitmap(Validity):
 
     @cython.final
     cdef uint32_t bits_of(self, uint32_t block) noexcept nogil:
+        """The number of live pages of a block, counted from its bits."""
         cdef uint32_t w, n = 0
         for w in range(self.words_a_block):
             n += popcount64(self.bits[<uint64_t> block * self.words_a_block + w])

@@ -99,6 +99,9 @@ cdef class PageTable(Mapping):
         return 0
 
     def save(self):
+        """{section: buffer}. ``table``: the entries as they are in DRAM, u32 each, the bits of the PPA inverted, 0 if
+        unmapped; a view of the table, not a copy. An image without ``flashfs.checkpoint-fills`` gets ``map`` instead: a
+        copy, u32 PPAs whose bits are not inverted, NONE if unmapped."""
         if not self.ssd.fills():
             return {OLDER_TABLE: (~array_u32(self.table, self.ssd.lpas)).tobytes()}
         return {TABLE: <const uint8_t[:self.ssd.lpas * 4]> <uint8_t*> self.table}
@@ -122,6 +125,7 @@ cdef class PageTable(Mapping):
         self.require_range()
 
     cdef int require_range(self) except -1:
+        """ValueError for the first LPA whose entry is no page of this chip; the table stays as it was loaded."""
         cdef uint32_t lpa = self.next_mapped(0), pages = self.ssd.nand.blocks * self.ssd.nand.pages_per_block
         while lpa < self.ssd.lpas:
             if self.at(lpa) >= pages:

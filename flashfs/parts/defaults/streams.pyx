@@ -24,7 +24,11 @@ cdef class Streams(Placement):
     a time, and the next one is on the next die. The wear stream has one block, the most worn there is; that of
     translation pages has one too, or more (``spread_map``), and then each page goes to the die on which the fewest
     live: those that are read at once are on many dies. A stream that a part registered has as many as the part asked
-    for."""
+    for.
+
+    ``width_host`` and ``width_gc``: open blocks of the host's stream and of cleaning's, 1 at least. ``stripe``: pages,
+    1 at least; with a width of 1 it has no effect. ``pads``: a flush fills up the host's open blocks with padding.
+    MemoryError if the lists of open blocks cannot be allocated."""
 
     def __cinit__(self, Engine ssd, uint32_t width_host, uint32_t width_gc, uint32_t stripe, bint pads=False):
         self.ssd = ssd
@@ -207,6 +211,7 @@ cdef class Streams(Placement):
         return 0
 
     cdef int shut(self, uint32_t* slot) noexcept nogil:
+        """Closes the block in ``slot``, which holds NONE then. There must be a block in it."""
         cdef uint32_t block = slot[0]
         slot[0] = NONE
         return self.ssd.close(block)

@@ -63,8 +63,8 @@ cdef class FencedMap(CachedMap):
             if slot != NONE and self.cmt.is_dirty(slot) and self.cmt.ppa[slot] == ppa:
                 self.cmt.flags[slot] |= AGED
 
-    def recovery_worker(self):
-        return Rebuilder if self.from_pages is not None else None
+    def recovery_base(self):
+        return Rebuilder(self.ssd) if self.from_pages is not None else None
 
     # --- pages
 

@@ -1,10 +1,12 @@
 # Recovery from metadata pages; see rebuild.pyx.
 from libc.stdint cimport uint32_t, uint64_t
 
-from flashfs.engine.recovery.recovery cimport Worker
+from flashfs.engine.device.ssd cimport Ssd
+from flashfs.engine.recovery.recovery_base cimport RecoveryBase
 
 
-cdef class Rebuilder(Worker):
+cdef class Rebuilder(RecoveryBase):
+    cdef Ssd ssd
     cdef object versions                   # (numbers, sequence numbers, PPAs) of translation pages
     cdef list passed                       # ... of which a version that is not durable was passed over
     cdef uint64_t since                    # reports of validity up to that sequence number are programmed

@@ -46,8 +46,9 @@ from flashfs.engine.blocks.pool cimport (
     Oob,
     order_runs_out,
 )
-from flashfs.engine.recovery.scan cimport EXCLUDED, HEADED, REOPENED, SCANNED
-from flashfs.engine.recovery.recovery cimport Worker
+from flashfs.engine.device.ssd cimport Ssd
+from flashfs.engine.recovery.found cimport EXCLUDED, HEADED, REOPENED, SCANNED
+from flashfs.engine.recovery.recovery_base cimport RecoveryBase
 from nandimg._nand cimport PAGE_ERASED, PAGE_OK
 
 import struct
@@ -60,78 +61,78 @@ from flashfs.parts.from_pages.scan_mark import unpack_mark
 from flashfs.parts.paged.demand_map import MAP_STRAYS
 
 
-cdef class Rebuilder(Worker):
+cdef class Rebuilder(RecoveryBase):
     """The steps that build the sections of a checkpoint from pages."""
 
-    cdef int take_fence(self) except -1:
-        if "fence" not in self.base.sections:
+    def __cinit__(self, Ssd ssd not None):
+        self.ssd = ssd
+
+    cdef int take(self, checkpoint) except -1:
+        if "fence" not in checkpoint.sections:
             return 0
         try:
-            self.fence = unpack_mark(bytes(self.base.sections["fence"]), self.ssd.pool,
-                                     bytes(self.base.sections.get("tblocks", b"")))
+            self.found.fence = unpack_mark(bytes(checkpoint.sections["fence"]), self.ssd.pool,
+                                           bytes(checkpoint.sections.get("tblocks", b"")))
         except (ValueError, struct.error) as error:
-            raise CorruptError(f"checkpoint {self.base.identity}: {error}") from None
-        self.checkpoint_seq = self.fence.seq
-        self.base_order = self.fence.order
-        self.from_pages = True
+            raise CorruptError(f"checkpoint {checkpoint.identity}: {error}") from None
+        self.found.checkpoint_seq = self.found.fence.seq
+        self.found.base_order = self.found.fence.order
+        self.found.from_pages = True
         return 0
 
-    def steps_by_pages(self):
-        """[(part, name, text, function)]: the steps after the step ``checkpoint``."""
+    def steps(self):
+        by_map = self.ssd.validity.by_map
         return [
-            ("mapping", "translation", "read the spare areas of translation blocks", self.read_translation),
-            ("validity", "log" if self.ssd.validity.by_map else "runs",
+            ("mapping", "translation", "checkpoint", "read the spare areas of translation blocks",
+             self.read_translation),
+            ("validity", "log" if by_map else "runs", "checkpoint",
              "read the spare areas of validity blocks, and what is in force", self.read_validity),
-            ("validity", "counts", "count the pages of each block that may live", self.count_live),
+            ("validity", "counts", "checkpoint", "count the pages of each block that may live", self.count_live),
+            ("validity", "named", "resolve", "read all translation pages: what they and newer entries name lives",
+             self.name_all) if by_map else
+            ("validity", "reports", "resolve", "find what was reported to validity last", self.find_reports),
         ]
-
-    def step_by_entries(self):
-        """As ``steps_by_pages``: the one step after the step ``resolve``."""
-        if self.ssd.validity.by_map:
-            return ("validity", "named", "read all translation pages: what they and newer entries name lives",
-                    self.name_all)
-        return "validity", "reports", "find what was reported to validity last", self.reports
 
     def read_translation(self):
         """Finds the versions of each translation page (GeckoRec, step 2)."""
-        if not self.from_pages:
+        if not self.found.from_pages:
             return "not needed"
         self.check_heads()
-        self.unknown = False
+        self.found.unknown = False
         self.read_kind(KIND_TRANSLATION)
         self.versions, _, passed = self.versions_of(KIND_TRANSLATION)
         self.passed = numpy.unique(passed).tolist()
-        if (self.judge_broken() > 0 or self.unknown) and self.ssd.validity.by_map:
+        if (self.judge_broken() > 0 or self.found.unknown) and self.ssd.validity.by_map:
             return self.read_all("a translation page that was flushed cannot be read")
         return f"{len(self.versions[0])} versions, {len(numpy.unique(self.versions[0]))} pages" + (
             f", {len(passed)} not durable" if len(passed) else "")
 
     def read_validity(self):
         """Finds the part of validity in flash (step 3), and up to when reports were programmed."""
-        if not self.from_pages:
+        if not self.found.from_pages:
             return "not needed"
         if self.ssd.owner_at[KIND_VALIDITY] == NULL:
             return "it is in DRAM"
-        self.unknown = False
+        self.found.unknown = False
         self.read_kind(KIND_VALIDITY)
         versions, last, passed = self.versions_of(KIND_VALIDITY)
-        if self.unknown and not self.ssd.validity.by_map:
+        if self.found.unknown and not self.ssd.validity.by_map:
             return self.read_all("a page of metadata cannot be read")
         try:
             sections, stamp, note = self.ssd.validity.base_from_pages(versions, last)
-            if stamp < self.fence.stamp:
-                raise MapLostError(f"what validity had in force at number {self.fence.stamp} is not there")
+            if stamp < self.found.fence.stamp:
+                raise MapLostError(f"what validity had in force at number {self.found.fence.stamp} is not there")
         except (MapLostError, ValueError) as error:
             return self.read_all(error)
-        self.since = max(stamp, <uint64_t> self.fence.seq)
-        self.base.sections.update({**sections, "outdo": bytes([len(passed) > 0])})
+        self.since = max(stamp, <uint64_t> self.found.fence.seq)
+        self.found.base.sections.update({**sections, "outdo": bytes([len(passed) > 0])})
         return note + (f", {len(passed)} pages not durable" if len(passed) else "")
 
     def count_live(self):
         """Counts live pages (step 5); then all sections of a checkpoint are there, and are loaded."""
-        if not self.from_pages:
+        if not self.found.from_pages:
             return "not needed"
-        base = self.base.sections
+        base = self.found.base.sections
         ends = self.ends()
         try:
             base.update(self.ssd.validity.counts_from_pages(base, ends))
@@ -141,34 +142,34 @@ cdef class Rebuilder(Worker):
             base["passed"] = numpy.array(self.passed, "<u4").tobytes()
             base["kept"] = b"" if self.ssd.validity.by_map else self.needed_versions().tobytes()
             base["pool"] = self.pool_as_of_fence()
-            self.load_base()
+            self.found.load_base()
         except (MapLostError, ValueError, CorruptError) as error:
             return self.read_all(error)
         self.mark_recent()
         return f"{int((ends > 0).sum())} blocks of user pages"
 
-    def reports(self):
+    def find_reports(self):
         """Finds the reports that validity had received but not programmed (step 4), now that all entries are known."""
-        if not self.from_pages:
+        if not self.found.from_pages:
             return "not needed"
         return self.ssd.mapping.find_reports(self.versions, self.since, self.is_reopened)
 
     def name_all(self):
         """Sets the live pages to those that the mapping names, now that all entries are known."""
-        if not self.from_pages:
+        if not self.found.from_pages:
             return "not needed"
         try:
             return self.take_names()
         except MapLostError as error:
             note = self.read_all(error)
-        self.scan()
-        return f"{note}; {self.resolve_all()}"
+        self.resolver.scan_and_settle()
+        return f"{note}; {self.resolver.resolve_all()}"
 
     def take_names(self):
         words = (self.ssd.pages_per_block + 63) // 64
         bits = numpy.zeros(self.ssd.nand.blocks * words, numpy.uint64)
         before = self.ssd.mapping.store.reads
-        hurt = self.torn_inside or len(self.alarms) > 0 or self.ssd.mapping.strays
+        hurt = self.found.torn_inside or len(self.found.alarms) > 0 or self.ssd.mapping.strays
         self.ssd.mapping.counted(0)
         n = self.name_lpas(bits, words, hurt)
         self.ssd.mapping.counted(n)
@@ -194,7 +195,8 @@ cdef class Rebuilder(Worker):
             page = ppa % self.ssd.pages_per_block
             at = <uint64_t> (ppa // self.ssd.pages_per_block) * words + page // 64
             if ppa >= pages or bits[at] >> (page & 63) & 1 or hurt and self.is_of_another(ppa, lpa):
-                self.alarm("the recovered mapping does not fit the pages: LPAs that name none of them are holes now")
+                self.found.alarm("the recovered mapping does not fit the pages: LPAs that name none of them are holes "
+                                 "now")
                 self.ssd.mapping.unbind(lpa, 1, self.ssd.olds)
                 continue
             bits[at] |= <uint64_t> 1 << (page & 63)
@@ -206,41 +208,33 @@ cdef class Rebuilder(Worker):
         cdef int status
         if self.ssd.nand.health(ppa // self.ssd.pages_per_block):
             return False
-        status = self.spare_read(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block, &oob)
+        status = self.found.spare_read(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block, &oob)
         return status == PAGE_ERASED or status == PAGE_OK and (oob.kind != KIND_USER or oob.lpa != lpa)
 
     cdef bint is_collected(self, uint32_t block) noexcept nogil:
-        return self.from_pages and self.marks[block] & HEADED and (
-            self.streams[block] == (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream
+        return self.found.from_pages and self.found.marks[block] & HEADED and (
+            self.found.streams[block] == (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream
             or self.ssd.owner_at[KIND_VALIDITY] != NULL
-            and self.streams[block] == (<Owner> self.ssd.owner_at[KIND_VALIDITY]).stream)
+            and self.found.streams[block] == (<Owner> self.ssd.owner_at[KIND_VALIDITY]).stream)
 
     def is_reopened(self, uint32_t block):
         """Whether the scan knows all of a block."""
-        return bool(self.marks[block] & REOPENED)
+        return bool(self.found.marks[block] & REOPENED)
 
     def read_all(self, why):
         """Gives up the checkpoint: the scan reads all pages."""
-        self.alarm(f"{why}: all pages are read and the newest of each LPA counts, so trimmed pages may be back")
-        self.stand_on(None)
-        self.forget_scan()
-        self.load_base()
+        self.found.give_up(why)
         return f"given up: {why}"
 
-    def commit(self):
-        note = Worker.commit(self)
-        self.mark_collected()
-        return note
-
-    def mark_collected(self):
+    def committed(self):
         """Notes the pages of metadata that were found as flushed. The fence that ends this recovery counts them as
         such: they are older. Without a note, a block of which the first page is spoilt later looks as if its erase had
         begun, and nobody would miss its pages."""
         cdef uint32_t block
         for block in range(self.ssd.nand.blocks):
-            if (self.marks[block] & SCANNED and not self.marks[block] & EXCLUDED and self.is_collected(block)
-                    and self.ssd.pool.order[block] == self.orders[block] and self.ssd.validity.count(block)):
-                self.ssd.nand.mark_synced(block, self.whole[block])
+            if (self.found.marks[block] & (SCANNED | EXCLUDED) == SCANNED and self.is_collected(block)
+                    and self.ssd.pool.order[block] == self.found.orders[block] and self.ssd.validity.count(block)):
+                self.ssd.nand.mark_synced(block, self.found.whole[block])
 
     # --- metadata pages
 
@@ -250,19 +244,19 @@ cdef class Rebuilder(Worker):
         block was opened before the fence for something else. The block's later pages say which block it is."""
         cdef uint32_t block
         first = {}
-        for block in self.fence.translation:
-            if (self.marks[block] & HEADED and self.orders[block] <= self.base.order
-                    and self.streams[block] != (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream
+        for block in self.found.fence.translation:
+            if (self.found.marks[block] & HEADED and self.found.orders[block] <= self.found.base.order
+                    and self.found.streams[block] != (<Owner> self.ssd.owner_at[KIND_TRANSLATION]).stream
                     and not self.ask_later_pages(block)):
-                self.missing(block, 0)
+                self.found.missing(block, 0)
         for block in range(self.ssd.nand.blocks):
-            if self.marks[block] & HEADED:
-                first.setdefault(self.orders[block], []).append(block)
+            if self.found.marks[block] & HEADED:
+                first.setdefault(self.found.orders[block], []).append(block)
         for blocks in first.values():
             for block in blocks if len(blocks) > 1 else ():
                 self.ask_later_pages(block)
         for block in range(self.ssd.nand.blocks):
-            if self.marks[block] & HEADED and self.orders[block] > self.base_order:
+            if self.found.marks[block] & HEADED and self.found.orders[block] > self.found.base_order:
                 self.ask_flushed_pages(block)
         return 0
 
@@ -270,16 +264,17 @@ cdef class Rebuilder(Worker):
         """The block for which a first page was meant may have no first page, as it was not programmed again. Then the
         next page of the block that has it by mistake, if durable, says when this block was opened."""
         cdef uint32_t page, durable = self.ssd.nand.synced(block)
-        cdef bint headed = not self.headless  # else the first page may be lost, and the first whole one the wrong one
+        # If some first page is lost, the first whole page may be the wrong one.
+        cdef bint headed = not self.found.headless
         cdef Oob oob
         for page in range(1 if headed else 0, durable):
-            if self.spare_read(block, page, &oob) == PAGE_OK:
+            if self.found.spare_read(block, page, &oob) == PAGE_OK:
                 if not headed:
                     headed = True
                     continue
-                if (oob.order != self.orders[block] and oob.stream < self.ssd.pool.streams_n
-                        and not order_runs_out(oob.order) and self.is_displaced(block, page, &oob, durable)):
-                    self.disown_first(block, &oob)
+                if (oob.order != self.found.orders[block] and oob.stream < self.ssd.pool.streams_n
+                        and not order_runs_out(oob.order) and self.scanner.is_displaced(block, page, &oob, durable)):
+                    self.scanner.disown_first(block, &oob)
                 return 0
         return 0
 
@@ -289,12 +284,12 @@ cdef class Rebuilder(Worker):
         cdef uint32_t page
         cdef Oob oob
         for page in range(1, self.ssd.pages_per_block):
-            if (self.spare_read(block, page, &oob) == PAGE_OK and oob.order != self.orders[block]
+            if (self.found.spare_read(block, page, &oob) == PAGE_OK and oob.order != self.found.orders[block]
                     and oob.stream < self.ssd.pool.streams_n and not order_runs_out(oob.order)):
-                self.alarm(f"block {block}: its first page was meant for another block")
-                self.orders[block] = self.ssd.pool.order[block] = oob.order
-                self.streams[block] = oob.stream
-                self.order = max(self.order, oob.order)
+                self.found.alarm(f"block {block}: its first page was meant for another block")
+                self.found.orders[block] = self.ssd.pool.order[block] = oob.order
+                self.found.streams[block] = oob.stream
+                self.found.order = max(self.found.order, oob.order)
                 return True
         return False
 
@@ -302,14 +297,14 @@ cdef class Rebuilder(Worker):
         """Collects all whole pages of a kind, from the blocks of its stream."""
         cdef uint32_t block
         cdef int stream = (<Owner> self.ssd.owner_at[kind]).stream
-        self.collecting = True
+        self.found.collecting = True
         try:
             with nogil:
                 for block in range(self.ssd.nand.blocks):
-                    if self.marks[block] & HEADED and self.streams[block] == stream:
-                        self.scan_block(block, 0)
+                    if self.found.marks[block] & HEADED and self.found.streams[block] == stream:
+                        self.scanner.scan_block(block, 0)
         finally:
-            self.collecting = False
+            self.found.collecting = False
         return 0
 
     cdef int judge_broken(self) except -1:
@@ -317,9 +312,9 @@ cdef class Rebuilder(Worker):
         after the death of the host, a block erased since may have its old spare areas. Returns how many are missing."""
         cdef int n = 0
         ids, seqs, _ = self.versions
-        for kind, number, seq, ppa in self.broken:
+        for kind, number, seq, ppa in self.found.broken:
             if kind == KIND_TRANSLATION and not ((ids == number) & (seqs >= seq)).any():
-                self.missing(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block)
+                self.found.missing(ppa // self.ssd.pages_per_block, ppa % self.ssd.pages_per_block)
                 n += 1
         return n
 
@@ -327,9 +322,9 @@ cdef class Rebuilder(Worker):
         """((numbers, sequence numbers, PPAs), whether each may be the last of something, numbers of pages of which a
         version is not durable, and does not count). A version with several copies has the PPA of the newest durable
         one. A page is durable if it is older than the checkpoint, or below its block's mark of the last sync."""
-        cdef FoundPages entries = self.owned[kind]
+        cdef FoundPages entries = self.found.owned[kind]
         cdef Entry* at
-        cdef uint64_t i, n = entries.count(), k = 0, newest = self.base.seq
+        cdef uint64_t i, n = entries.count(), k = 0, newest = self.found.base.seq
         cdef uint32_t per_block = self.ssd.pages_per_block, place = NONE
         cdef bint proven = False
         cdef list passed = []
@@ -375,7 +370,7 @@ cdef class Rebuilder(Worker):
     def is_unreadable(self, uint32_t block):
         """Whether a block had pages at a sync, and no spare area of it can be read now: its pages may still be where
         entries say."""
-        return (not self.marks[block] & HEADED and self.ssd.nand.synced(block) > 0
+        return (not self.found.marks[block] & HEADED and self.ssd.nand.synced(block) > 0
                 and self.ssd.nand.health(block) == 0)
 
     def ends(self):
@@ -384,9 +379,9 @@ cdef class Rebuilder(Worker):
         cdef set others = self.other_streams()
         ends = numpy.zeros(self.ssd.nand.blocks, numpy.uint32)
         for block in range(self.ssd.nand.blocks):
-            if (self.marks[block] & HEADED and self.orders[block] <= self.base_order
-                    and self.streams[block] not in others):
-                ends[block] = self.fence.open.get(block, self.ssd.pages_per_block)
+            if (self.found.marks[block] & HEADED and self.found.orders[block] <= self.found.base_order
+                    and self.found.streams[block] not in others):
+                ends[block] = self.found.fence.open.get(block, self.ssd.pages_per_block)
             elif self.is_unreadable(block):
                 ends[block] = self.ssd.nand.synced(block)
         return ends
@@ -404,18 +399,18 @@ cdef class Rebuilder(Worker):
         out = bytearray()
         for block in range(self.ssd.nand.blocks):
             state, next_page = "free", 0
-            if self.marks[block] & HEADED and self.streams[block] != STREAM_META:
+            if self.found.marks[block] & HEADED and self.found.streams[block] != STREAM_META:
                 state, next_page = "closed", self.ssd.pages_per_block
-                if self.streams[block] in others:
-                    next_page = self.next_page[block]
-                elif self.orders[block] <= self.base_order and block in self.fence.open:
-                    state, next_page = "open", self.fence.open[block]
+                if self.found.streams[block] in others:
+                    next_page = self.found.next_page[block]
+                elif self.found.orders[block] <= self.found.base_order and block in self.found.fence.open:
+                    state, next_page = "open", self.found.fence.open[block]
             elif self.is_unreadable(block):  # pages programmed after the last sync may be whole
                 next_page = self.ssd.nand.synced(block)
                 state = "open" if next_page < self.ssd.pages_per_block else "closed"
-            retiring = 128 if block in self.fence.retiring else 0
-            order = self.orders[block] if self.marks[block] & HEADED else 0
-            stream = self.streams[block] if self.marks[block] & HEADED else 0
+            retiring = 128 if block in self.found.fence.retiring else 0
+            order = self.found.orders[block] if self.found.marks[block] & HEADED else 0
+            stream = self.found.streams[block] if self.found.marks[block] & HEADED else 0
             out += struct.pack("<BBH", STATES[state] | retiring, stream, next_page) + order.to_bytes(6, "little")
         assert len(out) == SAVED_BYTES * self.ssd.nand.blocks
         return bytes(out) + self.ssd.pool.saved_names()
@@ -426,13 +421,13 @@ cdef class Rebuilder(Worker):
         cdef set others = self.other_streams()
         newest = {}
         for block in range(self.ssd.nand.blocks):
-            if self.marks[block] & HEADED and self.streams[block] not in others:
-                newest.setdefault(self.streams[block], []).append((self.orders[block], block))
-        if self.recent == NULL:
-            self.recent = <uint8_t*> calloc(self.ssd.nand.blocks, 1)
-        if self.recent == NULL:
+            if self.found.marks[block] & HEADED and self.found.streams[block] not in others:
+                newest.setdefault(self.found.streams[block], []).append((self.found.orders[block], block))
+        if self.resolver.recent == NULL:
+            self.resolver.recent = <uint8_t*> calloc(self.ssd.nand.blocks, 1)
+        if self.resolver.recent == NULL:
             raise MemoryError
         for found in newest.values():
             for _, block in sorted(found, reverse=True)[:2 * self.ssd.nand.dies + 2]:
-                self.recent[block] = 1
+                self.resolver.recent[block] = 1
         return 0

@@ -74,7 +74,9 @@ cdef class CacheMap(DemandMapping):
         raise NotImplementedError
 
     def resize_cache(self, room):
-        """A new, empty cache of so many bytes at most."""
+        """A new, empty cache of ``room`` bytes at most, or of the least size that works. Nothing may be cached. The
+        caller refuses too little room (BindError, in ``limit_tables``). MemoryError: then the cache is the old or the
+        new one, and empty."""
         raise NotImplementedError
 
     def cached_of_pages(self):
@@ -82,7 +84,8 @@ cdef class CacheMap(DemandMapping):
         raise NotImplementedError
 
     def cache_facts(self):
-        """The cache in figures, for ``dump``."""
+        """The cache in figures, for ``dump``: {name: int}. The names are the scheme's; "dirty", the number of dirty
+        entries, is always there."""
         raise NotImplementedError
 
     def figures(self):

@@ -283,7 +283,9 @@ cdef class CachedMap(CacheMap):
         return self.cmt.used > 0
 
     def resize_cache(self, room):
-        """Up to an entry per LPA, and with a battery up to what that has room for: more DRAM does not turn it off."""
+        """As CacheMap's: ``room`` bytes, for slots and the entries that wait beside them. SLOTS_LEAST slots at least,
+        one per LPA at most, and with a battery as many as that has room for: more DRAM does not turn it off.
+        MemoryError."""
         slots = self.slots_in(room)
         self.resize(min(slots, self.saved.slots) if self.will_keep() else slots)
 
@@ -313,6 +315,7 @@ cdef class CachedMap(CacheMap):
         return Counter(entry["lpa"] // self.per_page for entry in self.cmt.entries())
 
     def cache_facts(self):
+        """As CacheMap's: "cached" entries, "dirty" ones, and "dirty_most", how many may be dirty."""
         return {"cached": self.cmt.used, "dirty": self.cmt.dirty_n, "dirty_most": self.dirty_most}
 
     def forget_counts(self):

@@ -49,6 +49,8 @@ cdef class Cmt:
         free(self.page_behind)
 
     cdef int allocate(self, uint32_t slots) except -1:
+        """Allocates all arrays, for ``slots`` entries (1 at least), and empties the cache. Call once: it frees nothing.
+        MemoryError."""
         self.bucket_bits = 0
         while <uint64_t> 2 << self.bucket_bits <= slots:
             self.bucket_bits += 1
@@ -101,6 +103,8 @@ cdef class Cmt:
     # --- the two segments
 
     cdef int link(self, uint32_t slot, int segment) noexcept nogil:
+        """Puts a slot on top of segment 0 (probationary) or 1 (protected); it must be in neither. Its flags and the
+        counts are the caller's to change."""
         cdef uint32_t top = self.newest[segment]
         self.older[slot] = top
         self.newer[slot] = NONE
@@ -112,6 +116,7 @@ cdef class Cmt:
         return 0
 
     cdef int unlink(self, uint32_t slot) noexcept nogil:
+        """Takes a slot out of the segment that its flag PROTECTED names. Flags and counts stay as they are."""
         cdef int segment = (self.flags[slot] & PROTECTED) != 0
         cdef uint32_t older = self.older[slot], newer = self.newer[slot]
         if older != NONE:
@@ -221,6 +226,7 @@ cdef class Cmt:
         return 0
 
     cdef bint is_dirty(self, uint32_t slot) noexcept nogil:
+        """Whether the slot's entry is newer than its translation page. The slot must hold an entry."""
         return self.flags[slot] & DIRTY
 
     cdef int enqueue(self, uint32_t page) noexcept nogil:
@@ -235,6 +241,7 @@ cdef class Cmt:
         return 0
 
     cdef int dequeue(self, uint32_t page) noexcept nogil:
+        """Takes a translation page out of the queue, at any place. It must be in the queue."""
         cdef uint32_t before = self.page_before[page], behind = self.page_behind[page]
         if before != NONE:
             self.page_behind[before] = behind

@@ -81,6 +81,7 @@ cdef class Gtd(PageDirectory):
         return 0
 
     cdef uint32_t id_at(self, uint32_t ppa) noexcept nogil:
+        """As PageDirectory.id_at, for a directory in DRAM, where id and page number are the same."""
         cdef uint32_t page
         for page in range(self.n):
             if self.page_ppas[page] == ppa:
@@ -88,6 +89,7 @@ cdef class Gtd(PageDirectory):
         return NONE
 
     cdef uint32_t count(self) noexcept nogil:
+        """How many translation pages exist; looks at all ``n`` places."""
         cdef uint32_t page, n = 0
         for page in range(self.n):
             n += self.page_ppas[page] != NONE
@@ -148,6 +150,7 @@ cdef class Gtd(PageDirectory):
         return {"gtd": (4 * self.n, 4 * self.n)}
 
     def ppas(self):
+        """[PPA] of the translation pages that exist, in the order of their numbers."""
         page_ppas = array_u32(self.page_ppas, self.n)
         return page_ppas[page_ppas != NONE].tolist()
 
@@ -254,6 +257,7 @@ cdef class EntryPages(PagedMapping):
     # --- pages
 
     cdef uint32_t page_of(self, uint32_t lpa) noexcept nogil:
+        """The number of the translation page that has the entry of an LPA; not its id (see Gtd)."""
         return lpa // self.per_page
 
     cdef uint32_t entries_of(self, uint32_t page) noexcept nogil:
@@ -544,6 +548,8 @@ cdef class EntryPages(PagedMapping):
         return 0
 
     cdef int save_pending(self, uint64_t at) except -1 nogil:
+        """Puts pending entry number ``at`` into the battery and notes its place there, if a battery keeps the mapping.
+        If it has no free place, it keeps nothing more, which is no error."""
         if self.keeps():
             self.pending.place[at] = self.saved.put_place(self.pending.place[at], self.pending.lpa[at],
                                                           self.pending.ppa[at])
@@ -559,6 +565,7 @@ cdef class EntryPages(PagedMapping):
         return 0
 
     cdef int drop_pending(self, uint64_t first, uint64_t end) except -1 nogil:
+        """Removes pending entries number ``first`` to ``end - 1``, also from the battery if it keeps the mapping."""
         cdef uint64_t i
         for i in range(first, end if self.keeps() else first):
             self.saved.clear_place(self.pending.place[i])

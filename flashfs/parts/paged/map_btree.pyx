@@ -65,7 +65,9 @@ def tree_sections(leaves, fanout):
 
 
 cdef class MapBtree(Gtd):
-    """The directory of ``mapping``, whose ``n`` translation pages are the leaves; ``frames`` nodes are cached."""
+    """The directory of ``mapping``, whose ``n`` translation pages are the leaves; ``frames`` nodes are cached, at least
+    1 and at most all. ``fanout``: pointers per node, from 2 to a quarter of the bytes per page; this is not checked,
+    and 0 does not mean a default here, as it does for ``fanout_for``. MemoryError."""
 
     def __cinit__(self, EntryPages mapping not None, uint32_t n, uint32_t fanout, uint32_t frames):
         cdef uint32_t i
@@ -100,6 +102,8 @@ cdef class MapBtree(Gtd):
     # --- the shape
 
     cdef int level_of(self, uint32_t id) noexcept nogil:
+        """The level of page ``id``: 0 for a translation page, 1 for a node above those, up to ``levels`` for the root's
+        children. The root has no id."""
         cdef int level = 0
         while id < self.first[level]:
             level += 1

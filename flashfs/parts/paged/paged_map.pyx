@@ -44,6 +44,8 @@ cdef class PageDirectory(Directory):
         return []
 
     cdef int lost(self, uint32_t ppa) except -1 nogil:
+        """If the newest version of a page is at ``ppa``, has the mapping rebuild that page (``page_gone``); else does
+        nothing. Searches all pages. MapLostError if the mapping is ``strict``. May read."""
         cdef uint32_t id = self.id_at(ppa)
         return self.owner.page_gone(id) if id != NONE else 0
 

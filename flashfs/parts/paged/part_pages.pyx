@@ -131,6 +131,8 @@ cdef class TranslationPages(Owner):
         return id < self.ids and self.proved[id >> 3] >> (id & 7) & 1
 
     cdef int prove(self, uint32_t id) noexcept nogil:
+        """Notes that page ``id`` needs no further look until ``reset``. Does nothing without ``hold_proofs``, or for an
+        id that there cannot be."""
         if self.proved != NULL and id < self.ids:
             self.proved[id >> 3] |= <uint8_t> (1 << (id & 7))
         return 0

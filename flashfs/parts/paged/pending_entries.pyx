@@ -166,6 +166,7 @@ cdef class Found:
         self.release()
 
     cdef int add(self, uint32_t lpa, uint32_t ppa) except -1 nogil:
+        """Appends a page, or NONE for a trimmed LPA. MemoryError: then nothing has changed."""
         cdef uint64_t room = self.room
         cdef void* grown
         if self.n == room:
@@ -192,7 +193,8 @@ cdef class Found:
         return 0
 
     def into(self, PendingEntries pending not None):
-        """Moves all of it to ``pending``; if an LPA was found twice, the last counts."""
+        """Moves all of it to ``pending``, as ``merge`` with ``expected`` NULL; if an LPA was found twice, the last
+        counts. MemoryError: then all of it is still here."""
         cdef uint64_t n = self.n
         if n:
             lpas = array_u32(self.lpa, n)

@@ -27,8 +27,10 @@ def units_in(room):
 
 
 cdef class TpMap(CacheMap):
-    """A cache of ``cache_bytes``; ``fixed``: the size does not grow with the DRAM. ``request_level`` and
-    ``selective_level``: the kinds of prefetching it does."""
+    """A cache of ``cache_bytes`` bytes: UNITS_LEAST units at least, and no more than the entries of all LPAs can take.
+    ``fixed``: this size does not depend on the DRAM budget. ``request_level``: a miss also caches the other entries of
+    the request in its translation page. ``selective_level``: while the workload seems sequential, a miss also caches as
+    many entries after it as are cached right before it. Further keywords are ignored. MemoryError."""
 
     def __cinit__(self, Engine ssd not None, uint64_t cache_bytes, bint fixed=False, *, bint request_level=True,
                   bint selective_level=True, **_):
@@ -277,6 +279,8 @@ cdef class TpMap(CacheMap):
         return self.cmt.used > 0
 
     def resize_cache(self, room):
+        """As CacheMap's: ``room`` in bytes, UNITS_LEAST units at least. MemoryError: then the old cache is still there.
+        """
         self.resize(units_in(room))
 
     def tables(self):
@@ -303,6 +307,7 @@ cdef class TpMap(CacheMap):
         return Counter({node["page"]: node["entries"] for node in self.cmt.nodes()})
 
     def cache_facts(self):
+        """As CacheMap's: "cached" entries, "nodes" (translation pages that have any), "dirty" entries."""
         return {"cached": self.cmt.used, "nodes": self.cmt.nodes_n, "dirty": self.cmt.dirty_n}
 
     def check(self):

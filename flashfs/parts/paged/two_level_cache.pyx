@@ -100,6 +100,8 @@ cdef class TwoLevelCache:
         free(self.heap)
 
     cdef int allocate(self, uint32_t units) except -1:
+        """Allocates the arena, of ``units`` units of UNIT_BYTES bytes, the table of nodes and their heap, and empties
+        the cache. Call once: it frees nothing. MemoryError."""
         self.heap_room = min(self.pages, units // 2 + 1)
         if posix_memalign(<void**> &self.arena, UNIT_BYTES, <uint64_t> units * UNIT_BYTES):
             self.arena = NULL
@@ -133,12 +135,14 @@ cdef class TwoLevelCache:
         return <Chunk*> (self.arena + <uint64_t> unit * UNIT_BYTES)
 
     cdef inline uint32_t take(self) noexcept nogil:
+        """Takes a free unit; returns its number. There must be one. What it holds is undefined."""
         cdef uint32_t unit = self.free
         self.free = self.chunk(unit).next
         self.free_n -= 1
         return unit
 
     cdef inline int give(self, uint32_t unit) noexcept nogil:
+        """Frees a unit; ``take`` returns it next."""
         self.chunk(unit).next = self.free
         self.free = unit
         self.free_n += 1
@@ -160,6 +164,8 @@ cdef class TwoLevelCache:
     # --- the heap of nodes
 
     cdef inline int put_at(self, uint32_t at, uint32_t unit) noexcept nogil:
+        """Puts a node, by its unit, at index ``at`` of the heap, and that index into the node. What was there is lost.
+        """
         self.heap[at] = unit
         self.node(unit).heap_at = at
         return 0
@@ -283,6 +289,8 @@ cdef class TwoLevelCache:
         return True
 
     cdef int to_front(self, Node* node, const Spot* spot) noexcept nogil:
+        """Moves the entry at ``spot`` to the front of its node, with its dirty bit; the entries before it move on by
+        one place. ``spot`` is outdated then."""
         cdef uint32_t unit = spot.chunk, place = spot.place, low
         cdef Chunk* chunk = self.chunk(unit)
         cdef Chunk* before

@@ -240,14 +240,10 @@ cdef class ValidityLog(FlashValidity):
 
     cdef uint32_t tick(self, uint32_t least) noexcept nogil:
         """Advances the erase clock beyond all entries so far, and at least to ``least``; returns it."""
-        cdef uint32_t before = self.time, block
+        cdef uint32_t before = self.time
         self.time += 1
         if self.is_below(self.time, least):
             self.time = least
-        elif least and self.time - least > FAR and self.first_n == self.next_n:
-            self.time = least               # a log begins where blocks have been opened often: no entry is older
-            for block in range(self.ssd.nand.blocks):
-                self.stamps[block] = least
         if (before ^ self.time) // FAR:
             self.raise_stamps()
         return self.time

@@ -12,7 +12,7 @@ import nandimg
 from flashfs.crash.bench import Bench
 from flashfs.crash.cases import Case
 from flashfs.device import Device
-from flashfs.engine.recovery import recovery
+from flashfs.engine.recovery import found
 from flashfs.engine.views import block_map
 from flashfs.parts.paged.cmt import ENTRY_BYTES
 from nandimg import Geometry
@@ -148,7 +148,7 @@ def test_a_clock_of_32_bits_goes_round(monkeypatch: pytest.MonkeyPatch, left: in
     """Orders have 40 bits, the log's clock has 32: entries count by what lies between them. The order begins so many
     blocks before 2^32, once with a log from before, as no chip is old enough for."""
 
-    class Aged(recovery.LoadedCheckpoint):  # type: ignore[misc, name-defined]
+    class Aged(found.LoadedCheckpoint):  # type: ignore[misc, name-defined]
         def __init__(self, *arguments: object, **settings: object) -> None:
             super().__init__(*arguments, **settings)
             self.order = (1 << 32) - left
@@ -162,7 +162,7 @@ def test_a_clock_of_32_bits_goes_round(monkeypatch: pytest.MonkeyPatch, left: in
         bench.flush()
         bench.ssd.checkpoint(True)
         with monkeypatch.context() as patch:
-            patch.setattr(recovery, "LoadedCheckpoint", Aged)
+            patch.setattr(found, "LoadedCheckpoint", Aged)
             bench.mount()
         for turn in range(500):
             bench.step("w", chance.randrange(550), chance.choice((1, 3, 9)))
