@@ -82,7 +82,7 @@ def test_what_the_write_buffer_takes(ftl: str, slots: int, backend: str) -> None
 def test_what_cleaning_takes(backend: str, pages: int) -> None:
     with Device.memory(SMALL, "pagemap", backend=backend) as device:
         stats = device.stats()
-    lists = 16 * (47 + 20) + COPIED * 20  # of 20 bytes of OOB that are in use
+    lists = 16 * (51 + 20) + COPIED * 20  # of 20 bytes of OOB that are in use
     assert stats["allocated"]["gc_buffer"] == lists + pages * PAGE
     assert stats["dram"]["gc_buffer"] == lists + pages * PAGE
 
