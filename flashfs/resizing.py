@@ -201,9 +201,10 @@ def _options(old: _Old) -> dict[str, str]:
     """The options of the old image, without those that were derived from its size."""
     options = dict(old.header.options or {})
     if old.device is not None:
-        of, ssd, now = scheme(old.header.ftl), _AsBound(old.device.ssd), dict(old.device.options)
+        of, ssd, now = scheme(old.header.ftl), old.device.ssd, dict(old.device.options)
         for name in of.derive(ssd, now):
-            if options.get(name) == of.derive(ssd, {**now, name: 0}).get(name):
+            # A block that has gone bad did so before the image was bound (an earlier resize), or after.
+            if any(options.get(name) == of.derive(one, {**now, name: 0}).get(name) for one in (ssd, _AsBound(ssd))):
                 options.pop(name, None)
     return {name: str(value) for name, value in options.items()}
 

@@ -25,6 +25,7 @@ RUN = Path("/run/flashfs")  #: where the mounts of `up` are
 DETACH_S = 5.0  #: within which a loop device is detached
 MOMENT_S = 2.0  #: for which a mount may be busy although no process is seen to hold it
 LINKS_MOST = 40  #: that Linux follows
+TURN_S = 120.0  #: for which a mount waits for another one at its place
 
 
 class BusyError(FlashfsError):
@@ -280,7 +281,8 @@ def leave(device: str, image: str) -> None:
     locked: the number alone may be another mount's by now."""
     for one in table():
         if (one.device, one.fs_type, one.source) == (device, FS_TYPE, image):
-            release(one.mountpoint, lazy=True)
+            with suppress(FlashfsError):  # another user's bind mount, say: the checkpoint comes first
+                release(one.mountpoint, lazy=True)
 
 
 @contextmanager
@@ -292,15 +294,24 @@ def turn(mountpoint: Path) -> Iterator[Callable[[], None]]:
     except OSError:
         yield lambda: None  # a folder that may not be read: no lock
         return
+    held = [fd]
+
+    def let_go() -> None:
+        while held:
+            fcntl.flock(fd, fcntl.LOCK_UN)  # a child process may still have it open
+            os.close(held.pop())
+
     try:
+        end = time.monotonic() + TURN_S
         while not _locked(fd):
             require_free(mountpoint)
+            if time.monotonic() > end:
+                raise FlashfsError(f"{mountpoint}: another process has the folder locked (flock)")
             time.sleep(0.01)
         require_free(mountpoint)
-        yield lambda: fcntl.flock(fd, fcntl.LOCK_UN)
+        yield let_go
     finally:
-        fcntl.flock(fd, fcntl.LOCK_UN)  # a child process may still have it open
-        os.close(fd)
+        let_go()
 
 
 def _locked(fd: int) -> bool:

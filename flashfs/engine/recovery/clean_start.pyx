@@ -102,5 +102,3 @@ cdef class CleanStart:
         ssd.pool.order[block] = order
         ssd.pool.rebuild_free()
         return log
-
-    # --- what the mapping knows without a scan

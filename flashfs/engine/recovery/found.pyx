@@ -119,8 +119,6 @@ cdef class Found:
 
     # --- reading
 
-    # --- reading
-
     cdef int full_read(self, uint32_t ppa, Oob* oob) except -1 nogil:
         """Read one page; returns its status, with its data in ``page``."""
         cdef uint8_t status = 0

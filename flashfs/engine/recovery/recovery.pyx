@@ -107,8 +107,9 @@ class Recovery:
     def table(self):
         """[(part, name, about, function)] of all steps in order."""
         own = {name for name, _ in self.STEPS}
-        asked = [*self.steps.asked(),
-                 *((part, *step) for part, one in self.parts.items() for step in one.recovery_steps())]
+        first = self.steps.asked()
+        reads = {(part, name) for part, name, after, _, _ in first if after != "resolve"}
+        asked = [*first, *((part, *step) for part, one in self.parts.items() for step in one.recovery_steps())]
         for part, name, after, _, _ in asked:
             if after not in own or name in own:
                 raise ValueError(f"{part}: a step {name!r} after {after!r}: it needs a name of its own, and to follow "
@@ -116,8 +117,9 @@ class Recovery:
         table = []
         for name, about in self.STEPS:
             table.append(("engine", name, about, self.steps.function(name)))
-            table += [(part, step, what, guarded(self.found, run)) for part, step, after, what, run in asked
-                      if after == name]
+            # What is read before ``resolve`` must be whole.
+            table += [(part, step, what, run if (part, step) in reads else guarded(self.found, run))
+                      for part, step, after, what, run in asked if after == name]
         return table
 
     def run(self):

@@ -33,6 +33,7 @@ cdef enum:
     ENOUGH = 16              # cleaning a candidate is enough if it gains one page in so many
     MUCH = 3                 # "much" room: a block except one page in so many
     REST = 16                # placements that skip the search after one that failed
+    FACTORY_BAD = 1          # a block's health
     LANE_LEAST = 64          # least virtual blocks a lane, more than an LPA has candidates; else one lane
 
 
@@ -42,7 +43,10 @@ cdef class SlimPlacement(Placement):
     cdef SlimMapping slim
     cdef SlimCleaning cleaner
     cdef uint32_t kept                     # good blocks that are no virtual block's
-    cdef uint32_t floor                    # ... without more than these a recovery could not end
+    cdef uint32_t margin                   # of those that were good at first, so many may go bad
+    cdef uint32_t factory_bad
+    cdef uint32_t floor                    # without more free blocks than these a recovery could not end
+    cdef uint32_t keeping                  # placements until the next try to make do with fewer blocks
     cdef uint32_t target                   # the block that takes the pages of the one being cleaned
     cdef uint32_t target_vba               # ... that it will stand for
     cdef bint broken                       # a program in it failed
@@ -57,14 +61,19 @@ cdef class SlimPlacement(Placement):
         self.cleaner = cleaner
         self.makes_way = makes_way
         self.kept = kept_blocks(self.ssd)
+        self.factory_bad = self.ssd.nand.count_health(FACTORY_BAD)
+        self.margin = margin_of(self.ssd.nand.blocks - self.factory_bad)
         self.floor = self.ssd.meta.checkpoint_blocks + 1
         self.target = self.target_vba = NONE
 
     cdef int64_t spare(self) noexcept nogil:
         """How many more virtual blocks may get a block. Below 0: as blocks went bad, so many have to do without one, or
         the log, a checkpoint and cleaning would miss theirs at last."""
-        return (<int64_t> self.ssd.pool.blocks - self.ssd.pool.bad_n - self.ssd.pool.retiring_n - self.kept
-                - self.slim.standing)
+        cdef int64_t bad = <int64_t> self.ssd.pool.bad_n + self.ssd.pool.retiring_n
+        cdef int64_t grown = max(<int64_t> 0, bad - self.factory_bad - self.margin)
+        # All of them, less those that went bad; but what went bad before the image was bound was not counted then.
+        return max(<int64_t> self.slim.virtual_blocks - grown,
+                   <int64_t> self.ssd.pool.blocks - bad - self.kept) - self.slim.standing
 
     cdef uint32_t room(self, uint32_t vba) noexcept nogil:
         """Pages that may still be programmed for this VBA; one without a block has a block's worth, if it may get one.
@@ -98,9 +107,11 @@ cdef class SlimPlacement(Placement):
         cdef uint32_t vba, choice
         if stream != STREAM_HOST:
             return self.take_moved(stream, lpas, n, out)
-        if self.spare() < 0 and not self.cleaner.shrink() and self.ssd.pool.coming() <= self.floor:
-            with gil:
-                raise self.ssd.full("blocks have gone bad, and the pages fill the others")
+        if self.spare() < 0:
+            if self.keeping:
+                self.keeping -= 1
+            elif not self.cleaner.shrink():
+                self.keeping = REST
         choice = self.choose(lpas[0])
         vba = choice & CHOSEN_VBA
         while (self.slim.block_of(vba) != NONE
@@ -161,27 +172,39 @@ cdef class SlimPlacement(Placement):
 
     cdef uint32_t choose(self, uint32_t lpa) except? 0xFFFFFFFE nogil:
         """The choice for the next version of ``lpa``: a VBA with room, and the HID that names it."""
-        cdef uint32_t hid, vba, gain, best = 0, most = 0
+        cdef uint32_t hid, vba, best
         cdef uint32_t* candidates = self.slim.hasher.candidates
         self.slim.hasher.find(lpa)
         hid = self.first_with_room(candidates)
         if hid:
             return candidates[hid] | hid << CHOSEN_HID
+        if self.spare() < 0 and self.ssd.pool.coming() <= self.floor and not self.cleaner.shrink():
+            with gil:
+                raise self.ssd.full("blocks have gone bad, and the pages fill the others")
+        self.slim.hasher.find(lpa)
+        best = self.most_reclaimable(candidates)
+        if self.makes_way and (best == 0 or self.reclaimable(candidates[best]) * ENOUGH
+                               < self.ssd.nand.pages_per_block):
+            hid = self.make_way(lpa)
+            self.slim.hasher.find(lpa)
+            if hid:
+                return candidates[hid] | hid << CHOSEN_HID
+            best = self.most_reclaimable(candidates)  # one that made way may have no block now
+        if best:
+            vba = candidates[best]
+            self.cleaner.clean_virtual(vba, CAUSE_GC, False)
+            return vba | best << CHOSEN_HID
+        return self.share(candidates[1]) | 1 << CHOSEN_HID | CHOSEN_SHARED
+
+    cdef uint32_t most_reclaimable(self, const uint32_t* candidates) noexcept nogil:
+        """The HID of the candidate that cleaning gains most from, 0 if it gains nothing from any."""
+        cdef uint32_t hid, gain, best = 0, most = 0
         for hid in range(1, HIDS + 1):
             gain = self.reclaimable(candidates[hid])
             if gain > most:
                 most = gain
                 best = hid
-        if self.makes_way and most * ENOUGH < self.ssd.nand.pages_per_block:
-            hid = self.make_way(lpa)
-            self.slim.hasher.find(lpa)
-            if hid:
-                return candidates[hid] | hid << CHOSEN_HID
-        if most:
-            vba = candidates[best]
-            self.cleaner.clean_virtual(vba, CAUSE_GC, False)
-            return vba | best << CHOSEN_HID
-        return self.share(candidates[1]) | 1 << CHOSEN_HID | CHOSEN_SHARED
+        return best
 
     cdef uint32_t first_with_room(self, const uint32_t* candidates) noexcept nogil:
         """The first HID whose candidate has ``room``, 0 if none has; called for each page that the host writes."""
@@ -417,11 +440,16 @@ def kept_blocks(ssd):
     return 2 * ssd.meta.checkpoint_blocks + ssd.meta.log_blocks_most + ssd.gc_reserve
 
 
+def margin_of(good):
+    """Of so many good blocks, those kept for blocks that go bad (and for fewer forced syncs): one in 256 and, from 16
+    on, one more."""
+    return good // 256 + (good >= 16)
+
+
 def virtual_blocks_for(ssd):
-    """How many virtual blocks the chip has blocks for: its good blocks less ``kept_blocks``, one in 256 and, from 16
-    good blocks on, one more for blocks that go bad (and for fewer forced syncs)."""
+    """How many virtual blocks the chip has blocks for: its good blocks less ``kept_blocks`` and ``margin_of`` them."""
     good = sum(ssd.nand.block_health(block) == 0 for block in range(ssd.nand.blocks))
-    count = good - kept_blocks(ssd) - good // 256 - (good >= 16)
+    count = good - kept_blocks(ssd) - margin_of(good)
     if count <= 0 or count * ssd.nand.pages_per_block <= ssd.lpas:
         raise RoomError(
             f"slimftl: {ssd.lpas} logical pages need more than {-(-ssd.lpas // ssd.nand.pages_per_block)} virtual "
